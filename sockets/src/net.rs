@@ -168,8 +168,7 @@ impl UdpSocket {
     /// # Errors
     /// As in `std::net`; `ConnectionRefused` where the peer reported that no socket has this port.
     pub fn send(&self, payload: &[u8]) -> io::Result<usize> {
-        let timeout = self.0.options()?.send_timeout;
-        self.0.wait(timeout, |sockets, cx| sockets.send(self.0.id, payload, cx))
+        self.finish(|sockets, cx| sockets.send(self.0.id, payload, cx))
     }
 
     /// Sends a datagram.
@@ -177,8 +176,20 @@ impl UdpSocket {
     /// # Errors
     /// As in `std::net`.
     pub fn send_to(&self, payload: &[u8], remote: SocketAddrV4) -> io::Result<usize> {
+        self.finish(|sockets, cx| sockets.send_to(self.0.id, payload, remote, cx))
+    }
+
+    /// Makes a send. One that gives up leaves nothing of a corked datagram, as on Linux.
+    fn finish(
+        &self,
+        act: impl FnMut(&mut Sockets, &mut wirepath::pipeline::Cx<'_>) -> Result<usize, Errno>,
+    ) -> io::Result<usize> {
         let timeout = self.0.options()?.send_timeout;
-        self.0.wait(timeout, |sockets, cx| sockets.send_to(self.0.id, payload, remote, cx))
+        self.0.wait(timeout, act).inspect_err(|error| {
+            if error.kind() == io::ErrorKind::WouldBlock {
+                let _ = self.0.stack.with_sockets(|sockets| sockets.give_up_datagram(self.0.id));
+            }
+        })
     }
 
     /// Receives a datagram; bytes that do not fit are lost.

@@ -351,6 +351,24 @@ fn fill_ring(stack: &Stack, id: SocketId, to: SocketAddrV4) {
 }
 
 #[test]
+fn corked_datagram_that_found_no_room_and_is_given_up_is_not_sent_with_the_next() {
+    let wire = wire();
+    let [ours, filler] = [0; 2].map(|_| datagrams(&wire.left, at(1, 0)));
+    let [first, second] = [53, 54].map(|port| datagrams(&wire.right, at(2, port)));
+    send(&wire.left, ours, &[b"?"], Some(at(2, 53)), LAST).unwrap();
+    wire.settle();
+    assert_eq!(all(&wire.right, first), b"?");
+    send(&wire.left, ours, &[b"head"], Some(at(2, 53)), MORE).unwrap();
+    fill_ring(&wire.left, filler, at(2, 9));
+    assert_eq!(send(&wire.left, ours, &[b"body"], None, LAST), Err(Errno::EAGAIN));
+    wire.left.call(|sockets, _| sockets.give_up_datagram(ours)).unwrap();
+    wire.settle();
+    send(&wire.left, ours, &[b"next"], Some(at(2, 54)), LAST).unwrap();
+    wire.settle();
+    assert_eq!((all(&wire.right, first), all(&wire.right, second)), (Vec::new(), b"next".to_vec()));
+}
+
+#[test]
 fn corked_datagram_that_found_no_room_leaves_whole_when_the_call_is_repeated() {
     let wire = wire();
     let [ours, filler] = [0; 2].map(|_| datagrams(&wire.left, at(1, 0)));

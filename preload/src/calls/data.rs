@@ -575,7 +575,8 @@ fn is_kernels_now(engine: &mut Engine, file: FileId, target: &Target, to: Option
         && remote.is_some_and(|to| !to.ip().is_multicast() && !offload::still_goes_by_ours(engine, *to.ip()))
 }
 
-/// Sends a datagram that found no room, once there is some; groups have their copy on this host.
+/// Sends a datagram that found no room, once there is some; groups have their copy on this host. A
+/// call that gives up leaves nothing of a datagram of several calls, as on Linux.
 fn end_datagram(
     file: FileId,
     target: &Target,
@@ -588,6 +589,9 @@ fn end_datagram(
         Err(Errno::EAGAIN) => send_datagram(file, target, parts, towards, flags),
         done => done,
     };
+    if let Err(Errno::EAGAIN | Errno(libc::EINTR)) = sent {
+        let _ = engine::enter(file).call(|sockets, _| sockets.give_up_datagram(target.id));
+    }
     let group = towards.0.or(target.peer_group).filter(|to| to.ip().is_multicast());
     if let (Ok(_), Some(group)) = (&sent, group) {
         groups::loop_back(&mut engine::enter(file), file, parts, group, flags);

@@ -67,10 +67,26 @@ impl Sockets {
         if sent == Err(Errno::EAGAIN)
             && let Some(pending) = self.corked_datagram(id)?
         {
-            // The caller repeats the call, which appends its bytes again.
+            // The caller repeats the call, which appends its bytes again, or gives the datagram up.
             pending.bytes.truncate(before);
         }
         sent.map(|()| len)
+    }
+
+    /// Forgets what sends have appended to a datagram, because the caller does not repeat the last
+    /// of them, which returned `EAGAIN` (Linux `udp_flush_pending_frames`): the next send would be
+    /// appended to a message that was given up, and leave to its destination. One whose cork is over
+    /// stays.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn give_up_datagram(&mut self, id: SocketId) -> Result<(), Errno> {
+        if let State::Datagram(datagrams) = &mut self.find(id)?.state
+            && datagrams.pending.as_ref().is_some_and(|pending| !pending.is_whole)
+        {
+            datagrams.pending = None;
+        }
+        Ok(())
     }
 
     fn corked_datagram(&mut self, id: SocketId) -> Result<Option<&mut CorkedDatagram>, Errno> {
