@@ -130,20 +130,10 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
         }
         _ => (),
     }
-    let (target, first) = {
+    let (target, least, first) = {
         let mut engine = engine::enter(file);
         let Ok(target) = target(&mut engine, file) else { return Pass };
-        if SETS_LOW_WATER.load(Ordering::Relaxed) && target.kind == Kind::Stream {
-            drop(engine);
-            if let Some(error) = await_low_water(file, &target, parts, flags) {
-                let what = receive_once(&mut engine::enter(file), &target, parts, flags, Sides::Ours);
-                return match what {
-                    Ok(Some(received)) => Ours(Ok(received)),
-                    _ => Ours(Err(error)),
-                };
-            }
-            engine = engine::enter(file);
-        }
+        let least = least_of(&mut engine, &target, parts, flags);
         let first = receive_at_once(&mut engine, &target, parts, flags);
         if matches!(first, Err(Errno::EAGAIN))
             && (target.is_nonblocking || flags & libc::MSG_DONTWAIT != 0)
@@ -151,14 +141,14 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
         {
             socket.would_block += 1;
         }
-        (target, first)
+        (target, least, first)
     };
     let received = match first {
         Err(Errno::EAGAIN) if !target.is_nonblocking && flags & libc::MSG_DONTWAIT == 0 => {
-            receive_in_time(file, &target, parts, flags, None)
+            receive_in_time(file, &target, parts, flags, least, None)
         }
-        Ok(Some(received)) if flags & libc::MSG_WAITALL != 0 => {
-            receive_in_time(file, &target, parts, flags, Some(received))
+        Ok(Some(received)) if (1..least).contains(&received.len) => {
+            receive_in_time(file, &target, parts, flags, least, Some(received))
         }
         done => {
             thread::set_time_left(None);
@@ -178,12 +168,13 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
 }
 
 /// Receives by one timeout what a first attempt has not: anything where it had nothing, and the
-/// rest for `MSG_WAITALL`.
+/// rest of the bytes that it returns at least.
 fn receive_in_time(
     file: FileId,
     target: &Target,
     parts: &mut [IoSliceMut<'_>],
     flags: c_int,
+    least: usize,
     first: Option<Received>,
 ) -> Result<Option<Received>, Errno> {
     let mut blocking = match (calls::blocking(file, target.id, flags, Direction::Receive), first) {
@@ -196,8 +187,8 @@ fn receive_in_time(
         first => first,
     };
     Ok(match first {
-        Some(first) if flags & libc::MSG_WAITALL != 0 => {
-            Some(receive_all(&mut blocking, file, target, parts, flags, first))
+        Some(first) if (1..least).contains(&first.len) => {
+            Some(receive_all(&mut blocking, file, target, parts, flags, least, first))
         }
         first => first,
     })
@@ -293,58 +284,57 @@ impl Batch {
     }
 }
 
-/// Receives the rest of the bytes for `MSG_WAITALL`, until the end of the stream, an error or a
-/// signal.
+/// Receives the rest of the bytes that a stream returns at least, as they come, until the end of
+/// the stream, an error or a signal: bytes that were left until all are there would fill the
+/// receive buffer, and then no more would come.
 fn receive_all(
     blocking: &mut Blocking,
     file: FileId,
     target: &Target,
     parts: &mut [IoSliceMut<'_>],
     flags: c_int,
+    least: usize,
     first: Received,
 ) -> Received {
-    let wanted: usize = parts.iter().map(|part| part.len()).sum();
     let mut filled = first.len;
     blocking.note_moved();
-    if target.kind == Kind::Stream && flags & libc::MSG_PEEK != 0 {
-        return if filled < wanted { peek_all(blocking, file, target, parts, flags, first) } else { first };
+    if flags & libc::MSG_PEEK != 0 {
+        return peek_all(blocking, file, target, parts, flags, least, first);
     }
-    if target.kind == Kind::Stream {
-        let mut rest: Vec<IoSliceMut<'_>> = parts.iter_mut().map(|part| IoSliceMut::new(part)).collect();
-        let mut rest = &mut rest[..];
-        IoSliceMut::advance_slices(&mut rest, filled);
-        while filled < wanted {
-            match wait_to_receive(blocking, file, target, rest, flags) {
-                Ok(Some(Received { len: count @ 1.., .. })) => {
-                    filled += count;
-                    IoSliceMut::advance_slices(&mut rest, count);
-                }
-                Err(error) => {
-                    report_later(file, target, error);
-                    break;
-                }
-                Ok(_) => break,
+    let mut rest: Vec<IoSliceMut<'_>> = parts.iter_mut().map(|part| IoSliceMut::new(part)).collect();
+    let mut rest = &mut rest[..];
+    IoSliceMut::advance_slices(&mut rest, filled);
+    while filled < least {
+        match wait_to_receive(blocking, file, target, rest, flags) {
+            Ok(Some(Received { len: count @ 1.., .. })) => {
+                filled += count;
+                IoSliceMut::advance_slices(&mut rest, count);
             }
+            Err(error) => {
+                report_later(file, target, error);
+                break;
+            }
+            Ok(_) => break,
         }
     }
     Received { len: filled, ..first }
 }
 
-/// Waits until all bytes are there, or no more come, and looks at them (`MSG_PEEK` with
-/// `MSG_WAITALL`). Bytes that fill the receive buffer, and are fewer, are waited with for ever, as
-/// on Linux.
+/// Waits until that many bytes are there, or no more come, and looks at them (`MSG_PEEK` with
+/// `MSG_WAITALL`, or with a low water). A full receive buffer ends the wait: Linux would merge
+/// short segments, and so have room for more, and waits for ever where that is not enough.
 fn peek_all(
     blocking: &mut Blocking,
     file: FileId,
     target: &Target,
     parts: &mut [IoSliceMut<'_>],
     flags: c_int,
+    least: usize,
     first: Received,
 ) -> Received {
-    let wanted: usize = parts.iter().map(|part| part.len()).sum();
     if !blocking.is_nonblocking {
         // Whatever ends the wait, there are bytes to report.
-        let _ = await_bytes(blocking, file, target, wanted);
+        let _ = await_bytes(blocking, file, target, least);
     }
     let seen = receive_once(&mut engine::enter(file), target, parts, flags, Sides::Ours);
     seen.ok().flatten().unwrap_or(first)
@@ -353,9 +343,11 @@ fn peek_all(
 /// Waits until a stream has that many bytes, or no more come.
 fn await_bytes(blocking: &mut Blocking, file: FileId, target: &Target, wanted: usize) -> Result<(), Errno> {
     wait::until(blocking, file.room(), WaitFor::Any, &[], |engine, _| {
-        let (len, ready) = engine.look(|sockets| Ok((sockets.readable_len(target.id)?, sockets.ready(target.id)?)))?;
+        let (len, is_full, ready) = engine.look(|sockets| {
+            Ok((sockets.readable_len(target.id)?, sockets.is_full(target.id)?, sockets.ready(target.id)?))
+        })?;
         let has_ended = !ready.among(Ready::RDHUP | Ready::HUP | Ready::ERR).is_none();
-        if len >= wanted || has_ended { Ok(()) } else { Err(Errno::EAGAIN) }
+        if len >= wanted || is_full || has_ended { Ok(()) } else { Err(Errno::EAGAIN) }
     })
 }
 
@@ -363,19 +355,21 @@ fn await_bytes(blocking: &mut Blocking, file: FileId, target: &Target, wanted: u
 /// streams look for it.
 pub(super) static SETS_LOW_WATER: AtomicBool = AtomicBool::new(false);
 
-/// Waits, for a receive that may wait, until its stream has the low water, or as many bytes as it
-/// asks for (Linux `sock_rcvlowat`). `Some`: that ended by this error, and the caller reports what
-/// there is before it.
-fn await_low_water(file: FileId, target: &Target, parts: &[IoSliceMut<'_>], flags: c_int) -> Option<Errno> {
-    let low_water = engine::enter(file)
-        .look(|sockets| sockets.option(target.id, |options| options.receive_low_water as usize))
-        .unwrap_or(1);
-    let wanted = parts.iter().map(|part| part.len()).sum::<usize>().min(low_water);
-    if wanted <= 1 || target.is_nonblocking || flags & (libc::MSG_DONTWAIT | libc::MSG_WAITALL) != 0 {
-        return None;
+/// The bytes that a receive returns at least, where it may wait and more come: on a stream all that
+/// it asks for with `MSG_WAITALL`, and otherwise those of the low water (Linux `sock_rcvlowat`).
+fn least_of(engine: &mut Engine, target: &Target, parts: &[IoSliceMut<'_>], flags: c_int) -> usize {
+    let asked = || parts.iter().map(|part| part.len()).sum::<usize>();
+    let has_low_water = || SETS_LOW_WATER.load(Ordering::Relaxed);
+    let may_wait = !target.is_nonblocking && flags & libc::MSG_DONTWAIT == 0;
+    match target.kind {
+        Kind::Stream if flags & libc::MSG_WAITALL != 0 => asked(),
+        Kind::Stream if may_wait && has_low_water() => {
+            let low_water =
+                engine.look(|sockets| sockets.option(target.id, |options| options.receive_low_water as usize));
+            asked().min(low_water.unwrap_or(1))
+        }
+        _ => 1,
     }
-    let mut blocking = calls::blocking(file, target.id, flags, Direction::Receive).ok()?;
-    await_bytes(&mut blocking, file, target, wanted).err()
 }
 
 fn wait_to_receive(
@@ -390,7 +384,12 @@ fn wait_to_receive(
     }
     let twin = [readable(target.twin)];
     let twin = if target.hears_twin { &twin[..] } else { &[] };
-    wait::until(blocking, file.room(), WaitFor::Socket(target.id, Ready::IN), twin, |engine, sides| {
+    // With a low water, bytes that are fewer do not make the stream readable, and are taken.
+    let interest = match SETS_LOW_WATER.load(Ordering::Relaxed) {
+        true => WaitFor::Any,
+        false => WaitFor::Socket(target.id, Ready::IN),
+    };
+    wait::until(blocking, file.room(), interest, twin, |engine, sides| {
         match receive_once(engine, target, parts, flags, sides) {
             // After `SHUT_RD` a call that would wait returns 0.
             Err(Errno::EAGAIN) if target.kind == Kind::Datagram => {

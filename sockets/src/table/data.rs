@@ -94,4 +94,12 @@ impl Sockets {
             State::Listener(_) => return Err(Errno::EINVAL),
         })
     }
+
+    /// Whether the receive buffer of a stream is full: no more bytes come until half of it is read.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn is_full(&self, id: SocketId) -> Result<bool, Errno> {
+        Ok(matches!(&self.get(id)?.state, State::Stream(stream) if stream.is_paused))
+    }
 }

@@ -2,6 +2,7 @@
 // and under the library. raw ADDRESS-OF-THE-PEER [PART].
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -149,10 +150,38 @@ static void peeks(void) {
     close(fd);
 }
 
+static void *writes_bytes(void *of) {
+    for (int i = 0; i < 200; i++) usleep(1000), write((int)(long)of, "x", 1);
+    return NULL;
+}
+
+// More segments than a receive buffer has room for, each of a byte.
+static void low_water(void) {
+    pthread_t thread;
+    int fd = call(7000), low_water = 200, on = 1;
+    struct timeval time = {5, 0};
+    char got[200];
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+    setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low_water, sizeof low_water);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    pthread_create(&thread, NULL, writes_bytes, (void *)(long)fd);
+    say("low water", recv(fd, got, sizeof got, 0));
+    pthread_join(thread, NULL);
+    write(fd, "ab", 2);
+    say("does not wait", (usleep(50000), recv(fd, got, sizeof got, MSG_DONTWAIT)));
+    pthread_create(&thread, NULL, writes_later, (void *)(long)fd);
+    say("fewer are asked for", recv(fd, got, 4, 0));
+    pthread_join(thread, NULL);
+    shutdown(fd, SHUT_WR);
+    say("end", recv(fd, got, 8, 0)), say("end", recv(fd, got, 8, 0));
+    close(fd);
+}
+
 int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
     setvbuf(stdout, NULL, _IOLBF, 0);
-    struct part parts[] = {{"text", text}, {"numbers", numbers}, {"odd", odd}, {"peeks", peeks}};
+    struct part parts[] = {{"text", text}, {"numbers", numbers}, {"odd", odd}, {"peeks", peeks},
+                           {"low water", low_water}};
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);
 }
