@@ -182,7 +182,7 @@ typedef struct wp_event {
  * events of the last turn did not fit, returns those and makes no turn. With `max` 0 it makes a
  * turn and writes none, until 1,024 events wait: then it returns WP_E_AGAIN. The bytes of the last
  * call's events are no longer valid. Reads the clock once: calls until the next poll use this time,
- * unless wp_time_to_next or wp_wait was called in between.
+ * unless wp_time_to_next, wp_wait or wp_after was called in between.
  *
  * WP_E_ENDED: the device has ended and no event is left. WP_E_ARGUMENT.
  * Hot: an idle turn some 20 ns, of which the clock is half. */
@@ -250,7 +250,9 @@ WP_API int wp_tcp_listen(wp_stack stack, const struct sockaddr_in *local, const 
                          wp_sub *sub);
 
 /* Removes a subscription. Accepted connections stay. WP_E_STALE. WP_E_REFUSED: the kernel or the NIC
- * did not give the rule back, which wp_close ends; the handle is stale all the same. */
+ * did not give the rule back, which wp_close ends; the handle is stale all the same. Of a listener on
+ * a shared interface also: there is no rule left for one of its connections; then the listener stays,
+ * and a repeated call is not WP_E_STALE. */
 WP_API int wp_unsubscribe(wp_stack stack, wp_sub sub);
 
 /* ---- Sending ---------------------------------------------------------------------------------- */
@@ -445,8 +447,8 @@ WP_API int wp_order_free(wp_stack stack, wp_order order);
 /* ---- Timers and counters ---------------------------------------------------------------------- */
 
 /* Starts a timer: WP_EVENT_TIMER with `token` comes once, `delay_ns` from now; never earlier, and
- * later by at most 262 us plus the time between two polls. Hot: some 40 ns. WP_E_LIMIT: 1,024
- * timers run. */
+ * later by at most 262 us plus the time between two polls. Reads the clock. Hot: some 60 ns.
+ * WP_E_LIMIT: 1,024 timers run. */
 WP_API int wp_after(wp_stack stack, uint64_t delay_ns, uint64_t token, wp_timer *timer);
 
 /* Cancels a timer. WP_E_STALE: it has expired or was cancelled; its event may be in the queue.

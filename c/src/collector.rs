@@ -88,6 +88,11 @@ impl Shared {
         let taken = self.accepted.extract_if(|_, (local, _)| is_local(*local));
         taken.map(|(connection, (local, remote))| (connection, local, remote)).collect()
     }
+
+    /// Some of them stay with their listener.
+    pub(crate) fn give_back(&mut self, accepted: impl Iterator<Item = (u64, SocketAddrV4, SocketAddrV4)>) {
+        self.accepted.extend(accepted.map(|(connection, local, remote)| (connection, (local, remote))));
+    }
 }
 
 /// The app.

@@ -1,8 +1,10 @@
 /* What calls promise, over a wire of plain memory: events in order whatever the array's size, bytes that are
  * held, calls between the events of a poll, subscriptions that come and go, times of departure, statistics. */
+#define _POSIX_C_SOURCE 199309L
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <wirepath.h>
 
@@ -46,6 +48,33 @@ static void open_both(void)
     MUST(wp_open("memory:events", &options, &near_end) == 0);
     options.address = "192.0.2.2/24";
     MUST(wp_open("memory:events", &options, &far_end) == 0);
+}
+
+static long long clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/* A caller that was busy since its last poll. */
+static void timer_is_not_early(void)
+{
+    const long long delay = 20000000;
+    long long began;
+    wp_timer timer;
+    MUST(wp_poll(near_end, events, 64) >= 0);
+    for (began = clock_ns(); clock_ns() - began < 2 * delay;)
+        continue;
+    began = clock_ns();
+    MUST(wp_after(near_end, (uint64_t)delay, 5, &timer) == 0);
+    for (;;) {
+        int count = wp_poll(near_end, events, 1);
+        MUST(count >= 0);
+        if (count == 1 && events[0].type == WP_EVENT_TIMER)
+            break;
+    }
+    MUST(clock_ns() - began >= delay);
 }
 
 /* Sends datagrams with a number each. */
@@ -263,6 +292,7 @@ int main(void)
     arrays(flow);
     calls_between_events(flow);
     groups();
+    timer_is_not_early();
     connection(flow);
     statistics();
     MUST(wp_close(near_end) == 0 && wp_close(far_end) == 0);

@@ -375,7 +375,7 @@ fn source_that_is_dropped_from_a_membership_of_all_takes_its_rule_and_its_datagr
     receiver.set_nonblocking(true).unwrap();
     receiver.join_multicast_v4(GROUP).unwrap();
     let sender = UdpSocket::bind(&wire.left, at(1, 0)).unwrap();
-    let mut hears = || {
+    let hears = || {
         sender.send_to(b"x", SocketAddrV4::new(GROUP, 9_000)).unwrap();
         wire.settle();
         receiver.recv(&mut [0; 4]).is_ok()

@@ -69,18 +69,26 @@ impl Stack {
     /// On an interface that is shared with the kernel: a listener is about to close, and its rule
     /// goes with it. Each connection that it has accepted gets a rule of its own, without which the
     /// kernel would reset the peer.
-    pub(super) fn keep_accepted(&mut self, listener: SocketAddrV4) {
-        let Some(shared) = &mut self.port.app_mut().shared else { return };
+    ///
+    /// # Errors
+    /// The device has no rule left for one of them: the listener has to stay.
+    pub(super) fn keep_accepted(&mut self, listener: SocketAddrV4) -> Result<()> {
+        let Some(shared) = &mut self.port.app_mut().shared else { return Ok(()) };
         let accepted = shared.take_accepted(|local| {
             local.port() == listener.port() && (listener.ip().is_unspecified() || listener.ip() == local.ip())
         });
-        for (connection, local, remote) in accepted {
+        let mut accepted = accepted.into_iter();
+        while let Some((connection, local, remote)) = accepted.next() {
             let answer = (remote, local.port());
-            // Where the device has no rule left, the connection is lost, as one of a dead peer is.
-            if self.steer_answers(answer).is_ok() {
-                self.answers.belong_to(answer, connection);
+            if let Err(fault) = self.steer_answers(answer) {
+                if let Some(shared) = &mut self.port.app_mut().shared {
+                    shared.give_back(core::iter::once((connection, local, remote)).chain(accepted));
+                }
+                return Err(fault);
             }
+            self.answers.belong_to(answer, connection);
         }
+        Ok(())
     }
 
     fn try_steer(&mut self, answer: (SocketAddrV4, u16)) -> core::result::Result<(), wirepath::Error> {
@@ -277,5 +285,33 @@ fn template_fault(error: TemplateError) -> Fault {
         TemplateError::Send(error) => tcp_fault(error),
         TemplateError::OverSegment { .. } | TemplateError::OverWindow { .. } => Fault::because(Code::TooLong, error),
         error => Fault::because(Code::Argument, error),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // a panic here is the report
+mod tests {
+    use wirepath::port::udp;
+
+    use super::super::{ANY, Settings, Subscribed};
+    use super::*;
+    use crate::collector::Shared;
+
+    #[test]
+    fn listener_stays_where_one_of_its_connections_gets_no_rule() {
+        let settings = Settings { address: Some("192.0.2.1/24".into()), connections: 4, ..Settings::default() };
+        let mut stack = Stack::open("memory:no-rule", &settings).unwrap();
+        // No rule has port 0.
+        let (local, remote) = ("192.0.2.1:0".parse().unwrap(), "192.0.2.2:9".parse().unwrap());
+        let mut shared = Shared::with_capacity(4);
+        shared.give_back([(7, local, remote)].into_iter());
+        stack.port.app_mut().shared = Some(shared);
+        let listens_at = Some(ANY);
+        let handle = stack.subscriptions.insert(Subscribed { subscription: udp(*ANY.ip(), 9), listens_at }).unwrap();
+        for _ in 0..2 {
+            assert!(stack.unsubscribe(handle).is_err_and(|fault| fault.code != Code::Stale));
+        }
+        let accepted = stack.port.app_mut().shared.as_mut().unwrap().take_accepted(|_| true);
+        assert_eq!(accepted, [(7, local, remote)]);
     }
 }

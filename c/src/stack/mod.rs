@@ -239,10 +239,10 @@ impl Stack {
     }
 
     pub(crate) fn unsubscribe(&mut self, handle: Handle) -> Result<()> {
-        let Subscribed { subscription, listens_at } = self.subscriptions.remove(handle)?;
-        if let Some(listener) = listens_at {
-            self.keep_accepted(listener);
+        if let Some(listener) = self.subscriptions.get_mut(handle)?.listens_at {
+            self.keep_accepted(listener)?;
         }
+        let Subscribed { subscription, .. } = self.subscriptions.remove(handle)?;
         self.port.unsubscribe(&subscription).map_err(|error| Fault::because(Code::Refused, error))
     }
 
@@ -320,6 +320,8 @@ impl Stack {
     // Timers and counters.
 
     pub(crate) fn after(&mut self, delay_ns: u64, token: u64) -> Result<Handle> {
+        // Of the last turn's time, the timer would expire early by all that the caller has done since.
+        self.port.read_clock();
         let timer = self.port.with_app_batched(|_, cx| cx.after(Duration::from_nanos(delay_ns), token));
         timer
             .map(|timer| Handle { id: timer.to_bits() ^ self.number.mark() })

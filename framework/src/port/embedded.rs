@@ -314,6 +314,14 @@ impl<A: App, S: PortSource> EmbeddedPort<A, S> {
         Some(next.since(self.now))
     }
 
+    /// Reads the clock: calls until the next turn use this time. For a call whose time must not be
+    /// that of the last turn, such as [`Cx::after`], by a caller that may have been busy since.
+    #[inline]
+    pub fn read_clock(&mut self) -> Instant {
+        self.wake();
+        self.now
+    }
+
     /// The time of the last turn, since the port was opened.
     pub fn now(&self) -> Instant {
         self.now
