@@ -240,7 +240,10 @@ impl UdpSocket {
     /// # Errors
     /// `AddrInUse`: a member already.
     pub fn join_source_v4(&self, group: Ipv4Addr, source: Ipv4Addr) -> io::Result<()> {
-        Ok(self.0.stack.call_and_turn(|sockets, cx| sockets.join(self.0.id, group, InterfaceId::ANY, Some(source), cx))?)
+        Ok(self
+            .0
+            .stack
+            .call_and_turn(|sockets, cx| sockets.join(self.0.id, group, InterfaceId::ANY, Some(source), cx))?)
     }
 
     /// Leaves a group.
