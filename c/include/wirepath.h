@@ -250,9 +250,9 @@ WP_API int wp_tcp_listen(wp_stack stack, const struct sockaddr_in *local, const 
                          wp_sub *sub);
 
 /* Removes a subscription. Accepted connections stay. WP_E_STALE. WP_E_REFUSED: the kernel or the NIC
- * did not give the rule back, which wp_close ends; the handle is stale all the same. Of a listener on
- * a shared interface also: there is no rule left for one of its connections; then the listener stays,
- * and a repeated call is not WP_E_STALE. */
+ * did not give the rule back, which wp_close ends; the handle is stale all the same. Of a listener
+ * on a shared interface also: there is no rule left for one of its connections; then the listener
+ * stays, and a repeated call is not WP_E_STALE. */
 WP_API int wp_unsubscribe(wp_stack stack, wp_sub sub);
 
 /* ---- Sending ---------------------------------------------------------------------------------- */

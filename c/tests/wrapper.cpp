@@ -1,5 +1,5 @@
-// wirepath.hpp: owners give back what they own, once; refusals are exceptions; bytes come from strings, arrays and
-// containers, and an array of char says by which length.
+// wirepath.hpp: owners give back what they own, once; refusals are exceptions; bytes come from
+// strings, arrays and containers, and an array of char says by which length.
 #include <cstdlib>
 #include <iostream>
 #include <string>

@@ -20,8 +20,8 @@ use crate::table::{SocketId, Sockets};
 /// Turns between two updates of the worker's gauges, as in a worker's own loop.
 const PUBLISH_TURNS: u32 = 256;
 
-/// A call that need not wait turns the worker too where its last turn is older than this: well below
-/// the time that a peer waits for an acknowledgment, and long beside a turn without packets.
+/// A call that need not wait turns the worker too where its last turn is older than this: well
+/// below the time that a peer waits for an acknowledgment, and long beside a turn without packets.
 const TURN_EVERY: Duration = Duration::from_micros(50);
 
 /// Reads that need no clock until one reads it for [`TURN_EVERY`].
@@ -290,8 +290,8 @@ impl Stack {
         result
     }
 
-    /// [`with_sockets`](Self::with_sockets) for a read that may find something, as most of a row do:
-    /// `None` once in a while, when the caller is to make a call that reads the clock.
+    /// [`with_sockets`](Self::with_sockets) for a read that may find something, as most of a row
+    /// do: `None` once in a while, when the caller is to make a call that reads the clock.
     #[inline]
     pub(crate) fn read_without_clock<T>(&self, act: impl FnOnce(&mut Sockets) -> T) -> Option<T> {
         let mut inner = self.0.borrow_mut();

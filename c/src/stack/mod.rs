@@ -320,7 +320,8 @@ impl Stack {
     // Timers and counters.
 
     pub(crate) fn after(&mut self, delay_ns: u64, token: u64) -> Result<Handle> {
-        // Of the last turn's time, the timer would expire early by all that the caller has done since.
+        // Of the last turn's time, the timer would expire early by all that the caller has done
+        // since.
         self.port.read_clock();
         let timer = self.port.with_app_batched(|_, cx| cx.after(Duration::from_nanos(delay_ns), token));
         timer

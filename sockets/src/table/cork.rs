@@ -75,8 +75,8 @@ impl Sockets {
 
     /// Forgets what sends have appended to a datagram, because the caller does not repeat the last
     /// of them, which returned `EAGAIN` (Linux `udp_flush_pending_frames`): the next send would be
-    /// appended to a message that was given up, and leave to its destination. One whose cork is over
-    /// stays.
+    /// appended to a message that was given up, and leave to its destination. One whose cork is
+    /// over stays.
     ///
     /// # Errors
     /// `EBADF`.

@@ -76,8 +76,9 @@ impl Sockets {
     }
 
     /// Whether a stream takes no bytes now, because enough of them are unsent. It becomes writable
-    /// once they are few. Corked bytes do not count: further ones fill their segment, as Linux fills
-    /// its last `sk_buff` without a look at the limit. Nothing but those would have them leave.
+    /// once they are few. Corked bytes do not count: further ones fill their segment, as Linux
+    /// fills its last `sk_buff` without a look at the limit. Nothing but those would have them
+    /// leave.
     pub(super) fn has_enough_unsent(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<bool, Errno> {
         let socket = self.find(id)?;
         let (State::Stream(stream), Some(low_water)) = (&socket.state, socket.options.unsent_low_water) else {

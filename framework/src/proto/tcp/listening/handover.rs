@@ -64,8 +64,8 @@ pub(in crate::proto::tcp) struct Handovers {
     /// dropped.
     left: Vec<(SocketAddrV4, Instant)>,
     arriving: Option<Arriving>,
-    /// Connections that have begun here, and the numbers that their peers send next, until they have
-    /// been looked at.
+    /// Connections that have begun here, and the numbers that their peers send next, until they
+    /// have been looked at.
     incomplete: Vec<(ConnectionId, Seq)>,
 }
 
@@ -109,8 +109,8 @@ impl Handovers {
 
 impl<P: Payload> Tcp<P> {
     /// The SYN that is received next is that of a connection which was another machine's, with this
-    /// number of our SYN, this timestamp of ours, and the number that the peer sends next; `None`: no
-    /// longer. A connection whose data before that number is not there a second later is reset.
+    /// number of our SYN, this timestamp of ours, and the number that the peer sends next; `None`:
+    /// no longer. A connection whose data before that number is not there a second later is reset.
     pub fn expect_arriving(&mut self, numbers: Option<(Seq, u32, Seq)>) {
         self.shared.handovers.arriving = numbers.map(|(iss, timestamp, next)| Arriving { iss, timestamp, next });
     }
