@@ -18,7 +18,7 @@ use wirepath::worker::live::{DedicatedHost, PortConfig, StaticRoute};
 use crate::engine::options::Interface;
 use crate::engine::table::{self, ENGINES_MAX};
 use crate::engine::thread;
-use crate::sys;
+use crate::{process, sys};
 
 /// The interface whose sockets are offloaded, as `Port::open` names it: `eth1`, `mlx5:eth1`.
 pub(crate) const INTERFACE: &str = "WIREPATH_INTERFACE";
@@ -186,6 +186,10 @@ fn is_standard_error() -> bool {
 
 /// Applies the policy after the sockets of an engine could not be offloaded.
 pub(crate) fn fall_back_of(engine: usize, why: impl Display) {
+    if process::has_parent_with_engine() {
+        // The program has begun with its sockets on wirepath, as each policy wants it.
+        return process::say_that_new_ones_are_the_kernels(why);
+    }
     let policy = get().map_or(Policy::Warn, |config| config.policy);
     match engines() {
         count @ 2.. if policy == Policy::Warn => {

@@ -2,9 +2,9 @@
 //! exit.
 //!
 //! A child of `fork` has the twins but not its parent's engine, because the queue belongs to the
-//! parent. If the parent has none, as a server that listens and leaves the work to its children,
-//! the child may open an engine of its own. A child of `vfork` shares our memory but not our
-//! descriptors, so its `close` and `dup` must not be recorded.
+//! parent: what its parent has offloaded fails there. For sockets of its own, and for listeners
+//! that its parent never waited on, it opens an engine of its own. A child of `vfork` shares our
+//! memory but not our descriptors, so what it opens, closes and duplicates must not be recorded.
 //!
 //! Invariants:
 //! 1. The handlers of `fork`, of the exit and of a thread's end are functions of ours that stay in
@@ -12,6 +12,7 @@
 
 use core::cell::Cell;
 use core::ffi::{c_int, c_uint, c_void};
+use core::fmt::Display;
 use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{MutexGuard, OnceLock};
@@ -22,13 +23,20 @@ use wirepath::counters::unpublish;
 use crate::abi::stdio::{self, StreamTable};
 use crate::engine::file::{self, OpenFiles};
 use crate::engine::group::{EngineMask, Engines};
-use crate::engine::{Engine, sets, table, thread};
+use crate::engine::{sets, table, thread};
 use crate::{background, calls, config, engine, heap, sys};
 
 /// 1 in the process that has the engine, 0 in a child of `fork`.
 static OWNER: OnceLock<&'static AtomicU32> = OnceLock::new();
 static PID: AtomicI32 = AtomicI32::new(0);
 static HAS_SAID: AtomicBool = AtomicBool::new(false);
+/// This process was forked from one that had an engine then.
+static HAS_PARENT: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C" {
+    /// `at_quick_exit`, which is no function of the shared libc.
+    fn __cxa_at_quick_exit(handler: extern "C" fn(*mut c_void), library: *mut c_void) -> c_int;
+}
 
 /// Called once, by the constructor.
 pub(crate) fn begin() {
@@ -38,6 +46,8 @@ pub(crate) fn begin() {
     }
     // SAFETY: invariant 1.
     unsafe { libc::atexit(at_exit) };
+    // SAFETY: invariant 1.
+    unsafe { __cxa_at_quick_exit(at_quick_exit, core::ptr::null_mut()) };
     // SAFETY: invariant 1.
     unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) };
 }
@@ -68,17 +78,43 @@ extern "C" fn at_end_of_thread(_: *mut c_void) {
 
 /// When the program ends, data that its sockets have taken is sent first, as the kernel would, and
 /// its files in shared memory are removed, because the engine in its static is never dropped.
-/// Other threads go on in their calls meanwhile. `_exit` skips this.
+/// Other threads go on in their calls meanwhile.
 extern "C" fn at_exit() {
     if !is_owner_by_pid() || thread::is_inside() {
         return;
     }
     // libc writes what its streams hold after these handlers, when it could be sent no more.
     stdio::flush_streams();
+    end_sockets();
+}
+
+fn end_sockets() {
     send_the_rest();
     let _ = HAS_SENT_ALL.try_with(|has_sent| has_sent.set(true));
     background::end();
     unpublish();
+}
+
+/// The same at the end by `_exit`, which writes no stream of stdio and calls no handler.
+pub(crate) fn about_to_exit() {
+    if is_owner_by_pid() && !thread::is_inside() && !has_sent_all() {
+        end_sockets();
+    }
+}
+
+/// The same at the end by `quick_exit`. Its handlers are called in the reverse order in which they
+/// were set, so that of the library comes last.
+extern "C" fn at_quick_exit(_: *mut c_void) {
+    about_to_exit();
+}
+
+/// The process is about to become another program, with which its connections end. The caller has
+/// checked that this is the owner.
+pub(crate) fn about_to_exec() {
+    if !thread::is_inside() {
+        calls::listener::leave_to_next_program();
+        send_the_rest();
+    }
 }
 
 fn send_the_rest() {
@@ -199,7 +235,7 @@ extern "C" fn after_fork_in_child() {
     let Some(Held { of_engines: Some(held), _signals }) = take_held() else { return };
     let HeldOfEngines { streams, mut sets, mut engines } = held;
     drop(streams);
-    engines.iter_mut().for_each(Engine::forget_waiters);
+    let had_one = engines.iter_mut().fold(false, |had, engine| engine.leave_to_parent() || had);
     sets::forget_parent(&mut sets);
     drop(sets);
     thread::close_eventfd();
@@ -207,16 +243,23 @@ extern "C" fn after_fork_in_child() {
     // Otherwise the queue and the listing would outlive the parent, as long as the child has
     // descriptors of them.
     let theirs: Vec<c_int> = table::in_range(0, c_uint::MAX).filter(|fd| table::is_reserved(*fd)).collect();
+    if had_one {
+        engine::unmap_rings(&theirs);
+        HAS_PARENT.store(true, Ordering::Relaxed);
+    }
     for fd in theirs {
         table::clear(fd);
         sys::close(fd);
     }
-    if engines.iter_mut().all(|engine| matches!(engine.state, engine::State::Closed))
-        && let Some(page) = OWNER.get()
-    {
+    if let Some(page) = OWNER.get() {
         PID.store(sys::getpid(), Ordering::Relaxed);
         page.store(1, Ordering::Relaxed);
     }
+}
+
+/// Whether this process was forked from one that had an engine then.
+pub(crate) fn has_parent_with_engine() -> bool {
+    HAS_PARENT.load(Ordering::Relaxed)
 }
 
 /// Whether this process owns the engine. One load.
@@ -246,13 +289,13 @@ pub(crate) fn say_that_child_has_none() {
     }
 }
 
-/// Reports that a child of `fork` makes a socket while its parent has an engine.
-pub(crate) fn say_that_new_ones_are_the_kernels() {
+/// Reports that a child of `fork` has a socket, and its parent the queue that the child would need.
+pub(crate) fn say_that_new_ones_are_the_kernels(why: impl Display) {
     static HAS_SAID: AtomicBool = AtomicBool::new(false);
     if !HAS_SAID.swap(true, Ordering::Relaxed) {
         config::say(format_args!(
             "a socket stays with the kernel: process {} was forked from one whose sockets are on wirepath; start it by \
-             exec, or fork before the first socket",
+             exec, or fork before the first socket, or share the interface by a broker (wirepath run --share): {why}",
             sys::getpid()
         ));
     }

@@ -145,6 +145,11 @@ pass_through! {
     fn fileno(stream: *mut libc::FILE) -> c_int, NO_CALL, [stream];
     fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int, NO_CALL, [fd, format, arguments];
     fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int, NO_CALL, [fd, flag, format, arguments];
+    fn _exit(status: c_int) -> c_int, libc::SYS_exit_group, [status];
+    fn execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int, libc::SYS_execve, [path, arguments, environment];
+    fn execv(path: *const c_char, arguments: *const *const c_char) -> c_int, NO_CALL, [path, arguments];
+    fn execvp(name: *const c_char, arguments: *const *const c_char) -> c_int, NO_CALL, [name, arguments];
+    fn execvpe(name: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int, NO_CALL, [name, arguments, environment];
     fn pthread_cancel(thread: libc::pthread_t) -> c_int, NO_CALL, [thread];
     fn sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int, NO_CALL, [signal, action, before];
     fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int, NO_CALL, [entries, parameters];

@@ -434,6 +434,17 @@ pub(crate) fn is_privileged() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
+/// Whether a path names a file that may be run. Nothing is read here: a wrong pointer is the
+/// kernel's to refuse.
+pub(crate) fn is_program(path: *const core::ffi::c_char) -> bool {
+    const EMPTY: libc::stat = // SAFETY: a structure of integers.
+        unsafe { core::mem::zeroed() };
+    let mut file = EMPTY;
+    call!(libc::SYS_newfstatat, libc::AT_FDCWD, path, &raw mut file, 0).is_ok()
+        && file.st_mode & libc::S_IFMT == libc::S_IFREG
+        && call!(libc::SYS_faccessat, libc::AT_FDCWD, path, libc::X_OK).is_ok()
+}
+
 /// Ends the process at once.
 pub(crate) fn exit_group(status: c_int) -> ! {
     loop {

@@ -4,8 +4,10 @@
 //! Invariants:
 //! 1. Those of `abi`: the types are libc's, and the caller keeps the promises of libc's functions.
 
-use core::ffi::{c_int, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use sockets::Errno;
 
@@ -15,22 +17,22 @@ use super::polling::{epoll_create1, epoll_ctl, epoll_pwait, epoll_pwait2, ppoll,
 use super::receive::{preadv2, read, readv, recvfrom, recvmmsg, recvmsg};
 use super::send::{pwritev2, sendfile, sendmmsg, sendmsg, sendto, write, writev};
 use super::socket::{accept4, bind, connect, getpeername, getsockname, getsockopt, listen, setsockopt, shutdown};
-use super::{IS_ON, give_none, known, made, may_be_ours, memory};
+use super::{IS_ON, give_none, known, made, may_be_ours, memory, new_may_be_ours};
 use crate::calls::{self, Direction, Outcome};
 use crate::engine::group::Engines;
 use crate::engine::{self, signals, table, thread};
 use crate::real::{self, fail};
-use crate::{config, process};
+use crate::{config, process, sys};
 
 symbols! {
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
         let fd = made(pass!(real::socket(domain, kind, protocol)));
         if fd >= 0 && matches!(domain, libc::AF_INET | libc::AF_INET6) {
             config::say_unsaid();
-            if may_be_ours() {
+            if new_may_be_ours() {
                 calls::socket(fd, domain, kind, protocol);
             } else if process::is_child_of_fork() {
-                process::say_that_new_ones_are_the_kernels();
+                process::say_that_new_ones_are_the_kernels("it has no engine");
             }
         }
         fd
@@ -63,7 +65,7 @@ symbols! {
         const UNSHARE: c_int = 2;
         const CLOEXEC: c_int = 4;
         let is_refused = flags & !(UNSHARE | CLOEXEC) != 0 || first > last;
-        if is_refused || flags & CLOEXEC != 0 || !may_be_ours() || !process::is_owner_by_pid() {
+        if is_refused || flags & CLOEXEC != 0 || !new_may_be_ours() {
             return pass!(real::close_range(first, last, flags));
         }
         process::forget_range(first, last);
@@ -176,7 +178,7 @@ symbols! {
 
     fn sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int {
         // A child of `vfork` has its own signal handlers, but shares our memory.
-        if !may_be_ours() || !process::is_owner_by_pid() {
+        if !new_may_be_ours() {
             return pass!(real::sigaction(signal, action, before));
         }
         pass!(signals::sigaction(signal, action, before))
@@ -238,6 +240,36 @@ symbols! {
         pass!(sigaction(signal, &raw const action, core::ptr::null_mut()))
     }
 
+    fn _exit(status: c_int) -> ! {
+        process::about_to_exit();
+        pass!(real::_exit(status));
+        sys::exit_group(status)
+    }
+
+    fn _Exit(status: c_int) -> ! {
+        pass!(_exit(status))
+    }
+
+    fn execve(path: *const c_char, arguments: Words, environment: Words) -> c_int {
+        about_to_exec(path, false);
+        pass!(real::execve(path, arguments, environment))
+    }
+
+    fn execv(path: *const c_char, arguments: Words) -> c_int {
+        about_to_exec(path, false);
+        pass!(real::execv(path, arguments))
+    }
+
+    fn execvp(name: *const c_char, arguments: Words) -> c_int {
+        about_to_exec(name, true);
+        pass!(real::execvp(name, arguments))
+    }
+
+    fn execvpe(name: *const c_char, arguments: Words, environment: Words) -> c_int {
+        about_to_exec(name, true);
+        pass!(real::execvpe(name, arguments, environment))
+    }
+
     fn syscall(number: i64, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> i64 {
         if !IS_ON.load(Ordering::Acquire) {
             return pass!(real::syscall(number, a, b, c, d, e, f));
@@ -250,6 +282,8 @@ symbols! {
         match number {
             // io_uring would bypass these functions; programs fall back to other calls without it.
             libc::SYS_io_uring_setup if may_be_ours() && config::refuses_io_uring() => fail(Errno(libc::ENOSYS)) as i64,
+            libc::SYS_exit_group => pass!(_exit(a as c_int)),
+            libc::SYS_execve => i64::from(pass!(execve(a as *const c_char, b as Words, c as Words))),
             libc::SYS_close => i64::from(pass!(close(a as c_int))),
             libc::SYS_close_range => i64::from(pass!(close_range(a as c_uint, b as c_uint, c as c_int))),
             libc::SYS_epoll_ctl => i64::from(pass!(epoll_ctl(a as c_int, b as c_int, c as c_int, d as *mut libc::epoll_event))),
@@ -311,6 +345,30 @@ symbols! {
             libc::SYS_dup3 => i64::from(pass!(dup3(a as c_int, b as c_int, c as c_int))),
             _ => pass!(real::syscall(number, a, b, c, d, e, f)),
         }
+    }
+}
+
+/// The words of a command line, or the lines of an environment.
+type Words = *const *const c_char;
+
+/// The process is about to become another program, where there is such a file. A program that looks
+/// for it in several places makes a call for each, and its sockets end with the one that succeeds.
+fn about_to_exec(name: *const c_char, searches: bool) {
+    if !IS_ON.load(Ordering::Acquire) || !process::is_owner_by_pid() {
+        return;
+    }
+    // SAFETY: invariant 1: a string, as libc's function reads it where it searches.
+    let name_of = || unsafe { CStr::from_ptr(name) }.to_bytes();
+    let is_found = if searches && !name_of().contains(&b'/') {
+        let places = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+        let mut paths = std::env::split_paths(&places).map(|place| place.join(OsStr::from_bytes(name_of())));
+        paths
+            .any(|path| CString::new(path.into_os_string().into_vec()).is_ok_and(|path| sys::is_program(path.as_ptr())))
+    } else {
+        sys::is_program(name)
+    };
+    if is_found {
+        process::about_to_exec();
     }
 }
 

@@ -43,11 +43,11 @@ static CONSTRUCTOR: extern "C" fn() = {
 /// The file of an offloaded descriptor; `None` within the engine, whose own calls pass through.
 #[inline]
 fn ours(fd: c_int) -> Option<FileId> {
-    let file = table::find_ours(fd)?;
+    let (file, is_parents) = table::find_offloaded(fd)?;
     if thread::is_inside() {
         return None;
     }
-    if !process::is_owner() {
+    if is_parents || !process::is_owner() {
         process::say_that_child_has_none();
         return None;
     }
@@ -67,9 +67,15 @@ fn known(fd: c_int) -> Option<FileId> {
     (!thread::is_inside() && process::is_owner()).then_some(file)
 }
 
-/// Whether a new descriptor of the program may become offloaded.
+/// Whether a descriptor of the program may be offloaded, or become so.
 fn may_be_ours() -> bool {
     IS_ON.load(Ordering::Acquire) && !thread::is_inside() && process::is_owner()
+}
+
+/// Whether a new descriptor may become offloaded. One of a child of `vfork` may not: the child
+/// shares our memory, and not our descriptors.
+fn new_may_be_ours() -> bool {
+    may_be_ours() && process::is_owner_by_pid()
 }
 
 /// Converts a result into libc's return value and `errno`.

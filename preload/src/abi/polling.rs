@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use sockets::Errno;
 
-use super::{check_room, give, give_none, may_be_ours, memory, ours};
+use super::{check_room, give, give_none, may_be_ours, memory, new_may_be_ours, ours};
 use crate::calls::{epoll, poll};
 use crate::engine::thread;
 use crate::real::{self, fail};
@@ -85,7 +85,7 @@ symbols! {
     fn epoll_create1(flags: c_int) -> c_int {
         let fd = pass!(real::epoll_create1(flags));
         process::given(fd);
-        if fd >= 0 && may_be_ours() {
+        if fd >= 0 && new_may_be_ours() {
             epoll::create_set(fd);
         }
         fd

@@ -8,7 +8,7 @@ use core::ffi::{c_int, c_void};
 use sockets::Errno;
 
 use super::descriptors::close;
-use super::{give_none, known, may_be_ours, memory, ours};
+use super::{give_none, known, memory, new_may_be_ours, ours};
 use crate::calls::listener::Peer;
 use crate::calls::{self, Outcome};
 use crate::process;
@@ -65,7 +65,7 @@ symbols! {
             None | Some(Outcome::Pass) => {
                 let accepted = pass!(real::accept4(fd, address, len, flags));
                 process::given(accepted);
-                if accepted >= 0 && may_be_ours() {
+                if accepted >= 0 && new_may_be_ours() {
                     calls::listener::record_accepted_by_kernel(fd, accepted, flags);
                 }
                 return accepted;

@@ -173,17 +173,17 @@ impl Listed {
         let place = match self.place {
             _ if self.is_refused => Whose::Refused,
             Owner::Undecided if self.why == UNDECIDED => Whose::Undecided,
-            Owner::Undecided | Owner::Kernel => Whose::Kernel,
+            Owner::Undecided | Owner::Kernel | Owner::Parent => Whose::Kernel,
             Owner::Ours { hears_twin: true, .. } => Whose::Both,
             Owner::Ours { .. } => Whose::Ours,
         };
         let known = match self.place {
             Owner::Ours { id, .. } => engine.ask(|sockets, cx| sockets.entry(id, now, cx)).ok(),
-            Owner::Undecided | Owner::Kernel => None,
+            Owner::Undecided | Owner::Kernel | Owner::Parent => None,
         };
         let taken_back = match self.place {
             Owner::Ours { id, .. } => engine.look(|sockets| sockets.taken_back(id)).ok().flatten(),
-            Owner::Undecided | Owner::Kernel => None,
+            Owner::Undecided | Owner::Kernel | Owner::Parent => None,
         };
         let (place, why) = match taken_back.map(offload::why_taken_back) {
             Some(why) => {

@@ -290,36 +290,66 @@ pub(crate) fn end_replicas(file: FileId) {
 /// The same of a listener that is closed itself.
 pub(crate) fn close_replicas(replicas: &[Replica]) {
     for replica in replicas {
-        let mut engine = engine::enter_at(replica.engine);
-        engine.guests.retain(|guest| guest.id != replica.id);
-        let _ = engine.call(|sockets, cx| sockets.close(replica.id, cx));
+        close_replica(&mut engine::enter_at(replica.engine), replica.id);
     }
 }
 
-/// Gives the queues back before a `fork`, if the process has only listeners that it never waited
-/// on: the first process that waits on them, parent or child, opens them again. Until then the
-/// kernel does not listen either, because connections that it accepts would be reset.
+fn close_replica(engine: &mut Engine, id: SocketId) {
+    engine.guests.retain(|guest| guest.id != id);
+    let _ = engine.call(|sockets, cx| sockets.close(id, cx));
+}
+
+/// Gives listeners up before a `fork` that the process never waited on, and the queues back if it
+/// has no other sockets: the first process that waits on a listener, parent or child, opens it
+/// again. Until then the kernel does not listen either, because connections that it accepts would
+/// be reset.
 pub(crate) fn leave_listeners(engines: &mut Engines) {
-    if engines.iter_mut().any(|engine| engine.files.idle_listeners().is_none()) {
-        return;
-    }
-    if !have_sent_all(engines) {
-        return;
-    }
+    let is_in_use = engines.iter_mut().any(|engine| engine.files.has_sockets_in_use());
+    let gives_queues_back = !is_in_use && have_sent_all(engines);
+    let mut replicas = Vec::new();
     for engine in engines.iter_mut() {
-        for file in engine.files.idle_listeners().unwrap_or_default() {
+        for file in engine.files.with_backlog() {
+            let Ok(socket) = engine.files.socket(file) else { continue };
+            if socket.ours().is_none() {
+                continue;
+            }
+            replicas.append(&mut socket.replicas);
             offload::give_back(engine, file);
             if let Ok(socket) = engine.files.socket(file) {
                 MAY_BE_IDLE_IN_SETS.fetch_or(!socket.watches.is_empty(), Ordering::Relaxed);
-                // They end with their engines.
-                socket.replicas.clear();
             }
             if let Ok(twin) = engine.files.twin(file) {
                 let _ = sys::shutdown(twin, libc::SHUT_RD);
             }
         }
     }
-    engines.iter_mut().for_each(Engine::close);
+    if gives_queues_back {
+        return engines.iter_mut().for_each(Engine::close);
+    }
+    for replica in replicas {
+        if let Some(engine) = engines.of(replica.engine) {
+            close_replica(engine, replica.id);
+        }
+    }
+}
+
+/// The process becomes another program. Listeners that stay open are the kernel's there, and listen
+/// again if they were given up before a `fork`.
+pub(crate) fn leave_to_next_program() {
+    for number in engine::all().iter() {
+        let mut engine = engine::enter_at(number);
+        for file in engine.files.with_backlog() {
+            let Ok(&mut Socket { place: Owner::Undecided, backlog: Some(backlog), .. }) = engine.files.socket(file)
+            else {
+                continue;
+            };
+            let fds = engine.files.get(file).map(|file| file.fds.clone()).unwrap_or_default();
+            let stays = |fd: &c_int| sys::fcntl(*fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0);
+            if let Some(fd) = fds.into_iter().find(stays) {
+                let _ = sys::listen(fd, backlog);
+            }
+        }
+    }
 }
 
 /// Turns the engines until the peers have acknowledged what closed connections have sent, which

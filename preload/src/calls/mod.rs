@@ -100,7 +100,7 @@ pub(crate) fn connect(file: FileId, remote: &[u8]) -> Outcome<()> {
 fn may_become_the_kernels(socket: &Socket) -> bool {
     match socket.place {
         Owner::Undecided => true,
-        Owner::Kernel => false,
+        Owner::Kernel | Owner::Parent => false,
         Owner::Ours { .. } => socket.kind == Kind::Datagram && socket.family == Family::Inet6,
     }
 }
@@ -474,7 +474,7 @@ pub(crate) fn queued(file: FileId, direction: Direction) -> Outcome<c_int> {
     let mut engine = engine::enter(file);
     let Some((id, hears_twin)) = engine.files.socket(file).ok().and_then(|socket| match socket.place {
         Owner::Ours { id, hears_twin } => Some((id, hears_twin)),
-        Owner::Undecided | Owner::Kernel => None,
+        Owner::Undecided | Owner::Kernel | Owner::Parent => None,
     }) else {
         return Pass;
     };

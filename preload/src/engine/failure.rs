@@ -54,19 +54,24 @@ impl Engine {
 fn give_device_back() {
     let Ok(nothing) = sys::eventfd() else { return };
     let theirs: Vec<c_int> = table::in_range(0, c_uint::MAX).filter(|fd| table::is_of_device(*fd)).collect();
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    unmap_rings(&theirs);
     for fd in theirs {
-        let file = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
-        let file = file.to_string_lossy().into_owned();
-        if file.starts_with("socket:") {
-            // The rings of an AF_XDP socket keep it alive.
-            for line in maps.lines().filter(|line| line.ends_with(&file)) {
-                sys::unmap_line(line);
-            }
-        }
         let _ = sys::dup3(nothing, fd, libc::O_CLOEXEC);
     }
     sys::close(nothing);
+}
+
+/// Takes the rings of those AF_XDP sockets among the device's descriptors from this process: they
+/// would keep the sockets alive.
+pub(crate) fn unmap_rings(fds: &[c_int]) {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    for fd in fds {
+        let file = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
+        let file = file.to_string_lossy().into_owned();
+        if file.starts_with("socket:") {
+            maps.lines().filter(|line| line.ends_with(&file)).for_each(sys::unmap_line);
+        }
+    }
 }
 
 /// Runs what may panic before there is an engine. Returns the words of the panic.

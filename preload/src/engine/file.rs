@@ -95,6 +95,8 @@ pub(crate) enum Owner {
     Undecided,
     /// The kernel's for good: no call of ours looks at it any more.
     Kernel,
+    /// Ours in the parent of this process, which was forked from it. Calls go to the twin.
+    Parent,
     /// Ours.
     Ours {
         id: SocketId,
@@ -245,23 +247,33 @@ impl OpenFiles {
         streams.collect()
     }
 
-    /// The listeners that no thread has waited on, as in a server that leaves the work to its
-    /// children. `None` if any other socket is offloaded.
-    pub(crate) fn idle_listeners(&self) -> Option<Vec<FileId>> {
-        let mut found = Vec::new();
-        for (idx, file) in self.files.iter().enumerate() {
-            match file.as_ref().map(|file| &file.what) {
-                Some(FileKind::Socket(Socket { place: Owner::Ours { .. }, backlog: Some(_), .. })) => {
-                    found.push(FileId::of(self.room, idx as u32));
-                }
-                Some(FileKind::Socket(Socket { place: Owner::Ours { .. }, .. })) => return None,
-                _ => (),
-            }
-        }
-        Some(found)
+    /// Whether any socket is offloaded but for listeners that no thread has waited on.
+    pub(crate) fn has_sockets_in_use(&self) -> bool {
+        let is_in_use = |file: &File| match &file.what {
+            FileKind::Socket(socket) => socket.ours().is_some() && socket.backlog.is_none(),
+            FileKind::Set(_) => false,
+        };
+        self.files.iter().flatten().any(is_in_use)
     }
 
-    /// The listeners that no thread has waited on, whoever has them now.
+    /// In a child of `fork`: offloaded sockets are its parent's. The descriptors of the library's
+    /// own are closed already.
+    pub(crate) fn leave_to_parent(&mut self) {
+        let mut left = Vec::new();
+        for (idx, file) in self.files.iter_mut().enumerate() {
+            let Some(File { what: FileKind::Socket(socket), .. }) = file else { continue };
+            socket.stand_ins.clear();
+            if socket.ours().is_some() {
+                (socket.place, socket.why, socket.backlog) = (Owner::Parent, PARENT, None);
+                (socket.watches, socket.replicas) = (Vec::new(), Vec::new());
+                left.push(FileId::of(self.room, idx as u32));
+            }
+        }
+        left.into_iter().for_each(|file| self.mark(file));
+    }
+
+    /// The listeners that no thread has waited on, whoever has them now: a server leaves them to
+    /// its children.
     pub(crate) fn with_backlog(&self) -> Vec<FileId> {
         let is_idle = |file: &File| matches!(file.what, FileKind::Socket(Socket { backlog: Some(_), .. }));
         let files = self.files.iter().enumerate().filter(|(_, file)| file.as_ref().is_some_and(is_idle));
@@ -325,6 +337,7 @@ impl FileKind {
     fn served(&self) -> Served {
         match self {
             Self::Socket(Socket { place: Owner::Kernel, .. }) => Served::Kernel,
+            Self::Socket(Socket { place: Owner::Parent, .. }) => Served::Parent,
             Self::Socket(socket) if socket.ours().is_none() && socket.backlog.is_none() => Served::Undecided,
             Self::Socket(_) | Self::Set(_) => Served::Ours,
         }
@@ -384,7 +397,7 @@ impl Socket {
     /// The offloaded socket, if it is one.
     pub(crate) fn ours(&self) -> Option<SocketId> {
         match self.place {
-            Owner::Undecided | Owner::Kernel => None,
+            Owner::Undecided | Owner::Kernel | Owner::Parent => None,
             Owner::Ours { id, .. } => Some(id),
         }
     }
@@ -392,6 +405,9 @@ impl Socket {
 
 /// The reason of a socket that has named no address yet.
 pub(crate) const UNDECIDED: &str = "not used yet";
+
+/// The reason of a socket in a child of `fork`.
+const PARENT: &str = "offloaded in the process that this one was forked from";
 
 /// The unbound address.
 pub(crate) const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);

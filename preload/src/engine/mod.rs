@@ -54,7 +54,7 @@ use table::{ENGINES_MAX, FileId};
 use waiters::Waiter;
 
 pub(crate) use clock::ClockReading;
-pub(crate) use failure::{guard, panic_in_tests};
+pub(crate) use failure::{guard, panic_in_tests, unmap_rings};
 pub(crate) use kernel_looks::{is_twins_turn, looks_at_kernel};
 pub(crate) use waiters::WaitFor;
 
@@ -443,6 +443,30 @@ impl Engine {
     /// Whether the worker runs.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.state, State::Open(_))
+    }
+
+    /// In a child of `fork`: the worker and its sockets stay the parent's, and this process has
+    /// none until a socket of its own needs one. Returns whether there was one.
+    pub(crate) fn leave_to_parent(&mut self) -> bool {
+        self.forget_waiters();
+        self.files.leave_to_parent();
+        let had_one = match core::mem::replace(&mut self.state, State::Closed) {
+            State::Open(stack) => {
+                // Dropped, it would end the parent's connections.
+                core::mem::forget(stack);
+                true
+            }
+            State::Closed => false,
+            State::Failed => {
+                self.state = State::Failed;
+                false
+            }
+        };
+        self.is_gone = false;
+        self.guests.clear();
+        self.group_members.clear();
+        self.destinations.clear();
+        had_one
     }
 
     /// Closes the stack, which gives the queue back.

@@ -304,6 +304,8 @@ pub(crate) fn forget_parts(engine: usize, has_failed: bool) {
 pub(crate) fn forget_parent(sets: &mut OpenFiles) {
     sets.sets_mut().for_each(|set| {
         (set.outside, set.shown_by) = (None, EngineMask::NONE);
+        set.parts = Parts([Parts::NONE; ENGINES_MAX]);
+        set.one_shots.clear();
         set.sleepers.clear();
     });
 }

@@ -59,6 +59,8 @@ const WAKES: u32 = u32::MAX - 1;
 const OURS: u32 = 1 << 31;
 /// The file stays with the kernel.
 const KEPT: u32 = 1 << 30;
+/// The file is offloaded in the parent of this process.
+const THE_PARENTS: u32 = OURS | KEPT;
 
 static TABLE: [OnceLock<Box<[AtomicU32; CHUNK_LEN]>>; CHUNKS] = [const { OnceLock::new() }; CHUNKS];
 
@@ -85,8 +87,17 @@ pub(crate) fn find_possible(fd: c_int) -> Option<FileId> {
 #[inline]
 pub(crate) fn find_ours(fd: c_int) -> Option<FileId> {
     match word(fd)?.load(Ordering::Acquire) {
+        file if file & THE_PARENTS == OURS => Some(FileId(file & !OURS)),
+        _ => None,
+    }
+}
+
+/// The same, and whether it is the parent of this process that has offloaded it. Two loads.
+#[inline]
+pub(crate) fn find_offloaded(fd: c_int) -> Option<(FileId, bool)> {
+    match word(fd)?.load(Ordering::Acquire) {
         DEVICE | WAKES => None,
-        file if file & OURS != 0 => Some(FileId(file & !OURS)),
+        file if file & OURS != 0 => Some((FileId(file & !THE_PARENTS), file & KEPT != 0)),
         _ => None,
     }
 }
@@ -115,6 +126,8 @@ pub(crate) enum Served {
     Ours,
     /// The kernel, for good.
     Kernel,
+    /// The parent of this process.
+    Parent,
 }
 
 /// Enters the file of a descriptor.
@@ -123,6 +136,7 @@ pub(crate) fn set(fd: c_int, file: FileId, served: Served) {
         Served::Undecided => 0,
         Served::Ours => OURS,
         Served::Kernel => KEPT,
+        Served::Parent => THE_PARENTS,
     };
     store(fd, file.0 | bits);
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests panic to report")]
 
 mod faults;
+mod forks;
 mod losses;
 mod starts;
 

@@ -4,13 +4,18 @@
 // waits: while one waits for bytes of a peer that sends none, and one for room
 // prints: with text in a stream of stdio
 // forks: after a fork, before which it has closed the stream, and listens elsewhere
+// vforks: after a child of vfork has made a stream, closed all and ended
+// _exit, _Exit, quick_exit, exit_group, execv: by that call, right after its last send
+#define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,6 +58,39 @@ static int send_all(void) {
     return 0;
 }
 
+static int ends_by(const char *what) {
+    if (strcmp(what, "_exit") == 0) _exit(0);
+    if (strcmp(what, "_Exit") == 0) _Exit(0);
+    if (strcmp(what, "quick_exit") == 0) quick_exit(0);
+    if (strcmp(what, "exit_group") == 0) syscall(SYS_exit_group, 0);
+    if (strcmp(what, "execv") == 0) {
+        char *nothing[] = {"/nowhere", NULL}, *none[] = {"true", NULL};
+        // One that fails leaves the stream as it is.
+        execv(nothing[0], nothing);
+        if (send(stream, "more", 4, 0) != 4) return perror("send"), 1;
+        execv("/bin/true", none);
+    }
+    return 2;
+}
+
+// The memory of a child of vfork is its parent's, and its descriptors are not.
+static int vforks(struct sockaddr_in *peer) {
+    static volatile int made;
+    if (vfork() == 0) {
+        made = socket(AF_INET, SOCK_STREAM, 0);
+        connect(made, (struct sockaddr *)peer, sizeof *peer);
+        close_range(3, ~0, 0);
+        _exit(0);
+    }
+    uint64_t one = 1, sum = 0;
+    int file = syscall(SYS_eventfd2, 0, 0);
+    if (file != made) printf("another number\n");
+    for (int i = 0; i < 2; i++) write(file, &one, sizeof one);
+    read(file, &sum, sizeof sum);
+    if (sum != 2) printf("what was written to a file came back as %d\n", (int)sum);
+    return send_all();
+}
+
 int main(int argc, char **argv) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(7300)}, own = address;
     if (argc < 3 || inet_pton(AF_INET, argv[1], &address.sin_addr) != 1) return 2;
@@ -71,6 +109,10 @@ int main(int argc, char **argv) {
     } else if (strcmp(what, "prints") == 0) {
         FILE *file = fdopen(stream, "w");
         fprintf(file, "the last words");
+    } else if (strcmp(what, "vforks") == 0) {
+        if (vforks(&address) != 0) return 1;
+    } else if (strcmp(what, "forks") != 0) {
+        return send_all() != 0 ? 1 : ends_by(what);
     } else {
         if (send_all() != 0) return 1;
         close(stream);

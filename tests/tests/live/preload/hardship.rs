@@ -119,6 +119,32 @@ fn what_a_closed_stream_has_sent_arrives_though_the_process_forks() {
 }
 
 #[test]
+fn what_was_sent_arrives_by_whatever_call_the_process_ends() {
+    let test = "what_was_sent_arrives_by_whatever_call_the_process_ends";
+    for what in ["_exit", "_Exit", "quick_exit", "exit_group"] {
+        for ended in exits(test, what, 3, true) {
+            assert_eq!(ended, (Some(400_000), String::new()), "{what}");
+        }
+    }
+}
+
+#[test]
+fn what_was_sent_arrives_though_the_process_becomes_another_program() {
+    let test = "what_was_sent_arrives_though_the_process_becomes_another_program";
+    for ended in exits(test, "execv", 3, true) {
+        assert_eq!(ended, (Some(400_004), String::new()));
+    }
+}
+
+#[test]
+fn child_of_vfork_leaves_the_sockets_of_its_parent_alone() {
+    let test = "child_of_vfork_leaves_the_sockets_of_its_parent_alone";
+    for ended in exits(test, "vforks", 1, true) {
+        assert_eq!(ended, (Some(400_000), String::new()));
+    }
+}
+
+#[test]
 fn thread_sleeps_where_no_descriptor_is_left() {
     let test = "thread_sleeps_where_no_descriptor_is_left";
     let Some(wire) = wire(test, &["python3"]) else { return };
