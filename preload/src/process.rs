@@ -235,7 +235,10 @@ extern "C" fn after_fork_in_child() {
     let Some(Held { of_engines: Some(held), _signals }) = take_held() else { return };
     let HeldOfEngines { streams, mut sets, mut engines } = held;
     drop(streams);
-    let had_one = engines.iter_mut().fold(false, |had, engine| engine.leave_to_parent() || had);
+    let mut had_one = false;
+    for engine in engines.iter_mut() {
+        had_one |= engine.leave_to_parent();
+    }
     sets::forget_parent(&mut sets);
     drop(sets);
     thread::close_eventfd();

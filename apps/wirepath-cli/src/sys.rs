@@ -1,12 +1,13 @@
 //! System calls that the standard library lacks: as whom a program starts (getuid(2), getgid(2),
-//! setgroups(2), setgid(2), setuid(2)), whether its file has capabilities (getxattr(2)), and which
-//! descriptors it inherits (close_range(2)).
+//! setgroups(2), setgid(2), setuid(2)), whether its file has capabilities (getxattr(2)), which
+//! descriptors it inherits (close_range(2)), and which signals it ignores (signal(2)).
 //!
 //! Invariants:
 //! 1. A string that is passed ends with a zero, and lives until the call returns.
 //! 2. The kernel writes nothing, because the passed buffer has no length.
 //! 3. A list is passed with its own length, is only read, and lives until the call returns.
 //! 4. Descriptors stay open: they are only marked to be closed by execve(2).
+//! 5. Signals are ignored, and no handler runs.
 
 use std::ffi::CString;
 use std::io;
@@ -45,6 +46,15 @@ pub(crate) fn has_capabilities(path: &Path) -> bool {
 pub(crate) fn keep_descriptors_from_programs() -> io::Result<()> {
     // SAFETY: no address is passed, and nothing is closed here (4).
     done(unsafe { libc::close_range(FIRST_OTHER, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) })
+}
+
+/// This process goes on when it is asked to end: by Ctrl-C, by a service manager, by the end of the
+/// terminal.
+pub(crate) fn ignore_requests_to_end() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: no handler (5).
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
 }
 
 fn done(code: i32) -> io::Result<()> {

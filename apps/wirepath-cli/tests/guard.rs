@@ -2,8 +2,13 @@
 //! `tests/tests/live/guard` tests its work.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
+use std::io::{ErrorKind, Read};
+use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use wirepath_tests::live::preload::{library, wire};
+use wirepath_tests::live::{NEAR, THEIRS, TIMEOUT};
 
 fn refused(arguments: &[&str], says: &str) {
     let directory = tempfile::tempdir().unwrap();
@@ -44,7 +49,7 @@ fn guardian_that_may_not_send_says_so_at_once() {
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
     let output = match output {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return println!("SKIPPED: no setpriv here"),
+        Err(error) if error.kind() == ErrorKind::NotFound => return println!("SKIPPED: no setpriv here"),
         output => output.unwrap(),
     };
     let said = String::from_utf8_lossy(&output.stderr);
@@ -69,4 +74,40 @@ fn process_without_a_roster_is_guarded_until_it_ends() {
     assert!(said.contains(&format!("guarding process {pid}")), "{said}");
     assert!(start.elapsed() >= std::time::Duration::from_millis(250));
     sleeper.wait().unwrap();
+}
+
+/// Connects, and sleeps. It has no handler of signals, and no children.
+const SLEEPER: &str = "
+import os, signal, socket, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+kept = socket.create_connection((sys.argv[1], 7300))
+try: os.wait()
+except ChildProcessError: kept.sendall(b'alone')
+signal.pause()
+";
+
+#[test]
+fn peer_of_a_program_that_a_signal_ends_is_reset_by_its_guardian() {
+    let test = "peer_of_a_program_that_a_signal_ends_is_reset_by_its_guardian";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let listener = wire.far.run(|| TcpListener::bind((THEIRS, 7_300)).unwrap());
+    for signal in ["-KILL", "-TERM", "-INT"] {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_wirepath"));
+        run.args(["run", "--interface", NEAR, "--policy", "refuse", "--guard", "--", "python3", "-c", SLEEPER]);
+        run.arg(THEIRS.to_string()).env("WIREPATH_PRELOAD", library()).env("WIREPATH_SHM", folder.path());
+        let mut program = wire.near.run(|| run.stderr(Stdio::piped()).spawn()).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let mut words = [0; 5];
+        peer.read_exact(&mut words).unwrap();
+        assert_eq!(&words, b"alone", "the program has no child of ours");
+        assert!(Command::new("kill").args([signal, &program.id().to_string()]).status().unwrap().success());
+        program.wait().unwrap();
+        let end = peer.read(&mut words).map_err(|error| error.kind());
+        let mut said = String::new();
+        program.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(end, Err(ErrorKind::ConnectionReset), "{signal}: {said}");
+        assert!(said.contains("1 connection") || said.contains("reset"), "{said}");
+    }
 }

@@ -23,12 +23,12 @@ use wirepath::worker::topology::Severity;
 
 use self::privilege::NewBroker;
 pub(crate) use self::privilege::{check as check_rights, is_absent};
-use crate::library;
 use crate::obstacle::Obstacle;
 use crate::program::Program;
 use crate::root::Root;
 use crate::sys;
 use crate::user::{self, Account, User};
+use crate::{guard, library};
 
 /// The longest time to poll before a thread sleeps: ten seconds, more than any TCP timer that a
 /// request waits for.
@@ -102,6 +102,10 @@ pub(crate) struct RunOptions {
     /// sent ones
     #[arg(long)]
     timestamps: bool,
+    /// Have a guardian reset the program's TCP connections when it is killed; as root, or with
+    /// CAP_NET_RAW
+    #[arg(long)]
+    guard: bool,
     /// Where the XDP program runs; by default native where the driver can. On a veth generic is
     /// faster (docs/tuning.md)
     #[arg(long, value_enum, value_name = "MODE")]
@@ -163,6 +167,9 @@ pub(crate) fn run(options: &RunOptions) -> Result<(), Box<dyn Error>> {
     let mut command = Command::new(&program.path);
     command.arg0(&options.program).args(&options.arguments);
     let prepared = options.prepare(&program, user.as_ref(), policy);
+    if options.guard && prepared.is_ok() {
+        guard::start_for_this_process()?;
+    }
     // Whatever hinders the library, the program does not run with other rights.
     if let Some(user) = &user {
         become_user(user, &mut command).map_err(|error| {

@@ -1,7 +1,7 @@
 //! Children of a program that has sockets on wirepath, on an interface whose queues are shared.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use wirepath_tests::live::{OURS, THEIRS, has_program, wait_until};
@@ -19,9 +19,8 @@ if os.fork() == 0:
         caller, _ = server.accept()
         caller.sendall(b'child')
         ends = caller.recv(1)
-    own = socket.create_connection((sys.argv[1], 7000))
+    own = socket.create_connection((sys.argv[1], 7300))
     own.sendall(b'mine')
-    print(own.recv(4), flush=True)
     os._exit(0)
 os.wait()
 kept.sendall(b'echo')
@@ -36,6 +35,7 @@ fn child_has_an_engine_of_its_own_beside_that_of_its_parent() {
     }
     let Some(rig) = Rig::with(test, &["--forward"]) else { return };
     echo(&rig.wire);
+    let listener = rig.wire.far.run(|| TcpListener::bind((THEIRS, 7_300)).unwrap());
     let mut server = Ended(rig.start(SERVED, &["python3", "-c", SERVER, &THEIRS.to_string()]));
     let mut said = BufReader::new(server.0.stdout.take().unwrap());
     wait_until("the child serves", || {
@@ -43,10 +43,12 @@ fn child_has_an_engine_of_its_own_beside_that_of_its_parent() {
         caller.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
         caller.read_exact(&mut [0; 5]).is_ok() && caller.write_all(b"e").is_ok()
     });
-    let mut lines = String::new();
-    said.read_line(&mut lines).unwrap();
-    said.read_line(&mut lines).unwrap();
-    assert_eq!(lines, "b'mine'\nb'echo'\n");
+    let mut received = Vec::new();
+    listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
+    assert_eq!(received, b"mine");
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert_eq!(line, "b'echo'\n");
     let opened = ["PassiveOpens", "ActiveOpens"].map(|name| received_by_kernel(&rig.wire, "Tcp:", name));
     assert_eq!(opened, [0, 0], "connections of the kernel");
 }
