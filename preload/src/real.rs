@@ -13,6 +13,9 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::sys;
 
+/// The words of a command line, or the lines of an environment.
+pub(crate) type Words = *const *const c_char;
+
 /// The return type of calls: a count or -1.
 pub(crate) type Count = isize;
 
@@ -146,10 +149,10 @@ pass_through! {
     fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int, NO_CALL, [fd, format, arguments];
     fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int, NO_CALL, [fd, flag, format, arguments];
     fn _exit(status: c_int) -> c_int, libc::SYS_exit_group, [status];
-    fn execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int, libc::SYS_execve, [path, arguments, environment];
-    fn execv(path: *const c_char, arguments: *const *const c_char) -> c_int, NO_CALL, [path, arguments];
-    fn execvp(name: *const c_char, arguments: *const *const c_char) -> c_int, NO_CALL, [name, arguments];
-    fn execvpe(name: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int, NO_CALL, [name, arguments, environment];
+    fn execve(path: *const c_char, words: Words, lines: Words) -> c_int, libc::SYS_execve, [path, words, lines];
+    fn execv(path: *const c_char, words: Words) -> c_int, NO_CALL, [path, words];
+    fn execvp(name: *const c_char, words: Words) -> c_int, NO_CALL, [name, words];
+    fn execvpe(name: *const c_char, words: Words, lines: Words) -> c_int, NO_CALL, [name, words, lines];
     fn pthread_cancel(thread: libc::pthread_t) -> c_int, NO_CALL, [thread];
     fn sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int, NO_CALL, [signal, action, before];
     fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int, NO_CALL, [entries, parameters];

@@ -21,7 +21,7 @@ use super::{IS_ON, give_none, known, made, may_be_ours, memory, new_may_be_ours}
 use crate::calls::{self, Direction, Outcome};
 use crate::engine::group::Engines;
 use crate::engine::{self, signals, table, thread};
-use crate::real::{self, fail};
+use crate::real::{self, Words, fail};
 use crate::{config, process, sys};
 
 symbols! {
@@ -347,9 +347,6 @@ symbols! {
         }
     }
 }
-
-/// The words of a command line, or the lines of an environment.
-type Words = *const *const c_char;
 
 /// The process is about to become another program, where there is such a file. A program that looks
 /// for it in several places makes a call for each, and its sockets end with the one that succeeds.
