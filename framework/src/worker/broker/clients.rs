@@ -13,7 +13,7 @@ use super::orders::{Lent, WaitingOrder};
 use super::rights::ClientRights;
 use crate::device::af_xdp::broker::lend::QueueOrder;
 use crate::device::af_xdp::broker::message::Reply;
-use crate::device::af_xdp::broker::sys::Peer;
+use crate::device::af_xdp::broker::sys::{KeptMemory, Peer};
 use crate::sys::process;
 
 /// The most connections of all users, and of one user: each takes some kilobytes and four
@@ -27,6 +27,9 @@ const CLIENTS_OF_ROOT: usize = 8;
 /// oldest one where there are more.
 const IDLE_MAX: usize = 16;
 const IDLE_AT_MOST: Duration = Duration::from_secs(2);
+/// The most connections that have ended and whose packet buffers processes of a user keep: the
+/// broker keeps a descriptor for each.
+const KEPT_OF_A_USER_MAX: usize = 32;
 /// The most neighbors that a client may have resolved in a second. The kernel's table has room for
 /// some hundred.
 const RESOLVES_A_SECOND: u32 = 64;
@@ -69,6 +72,16 @@ pub(super) struct Clients {
     /// Queues that no client has and the kernel did not give when they were last wanted: a process
     /// keeps the socket of an earlier client.
     withheld: BTreeSet<u16>,
+    /// Packet buffers of connections that have ended.
+    kept: Vec<Kept>,
+}
+
+/// Packet buffers that a process may keep although its connection has ended. They count for their
+/// user as long as it does.
+struct Kept {
+    uid: u32,
+    bytes: u64,
+    memory: KeptMemory,
 }
 
 impl Client {
@@ -176,20 +189,35 @@ impl Clients {
         let others = self.all.iter().filter(|client| client.peer.uid == uid && client.id != id);
         let memory = others.map(|client| client.memory).fold(order.umem_len, u64::saturating_add);
         if uid != ROOT && memory > of_user_max {
-            let sentence = format!(
-                "user {uid} would have {} MiB of packet buffers, and the broker lends a user {} MiB at most: end programs \
-                 of his, or start it with --user-memory {}",
-                memory >> 20,
-                of_user_max >> 20,
-                (memory >> 20) + 1
-            );
-            return Err(Refusal::new(libc::ENOMEM, sentence));
+            return Err(too_much(uid, memory, of_user_max, "end programs of his"));
         }
         if let Some(client) = self.get(id) {
             client.memory = order.umem_len;
             client.waits = Some(WaitingOrder { order, since: Instant::now(), tries: 0 });
         }
         Ok(())
+    }
+
+    /// Whether a client that waits may have its memory beside what processes have kept of
+    /// connections of its user that have ended.
+    pub(super) fn check_kept(&mut self, id: ClientId, of_user_max: u64) -> Result<(), Refusal> {
+        self.forget_given_back();
+        let Some(uid) = self.get(id).map(|client| client.peer.uid) else { return Ok(()) };
+        let kept = self.kept.iter().filter(|kept| kept.uid == uid);
+        let count = kept.clone().count();
+        if count >= KEPT_OF_A_USER_MAX {
+            let sentence = format!(
+                "processes of user {uid} keep the packet buffers of {count} connections that have ended: end these \
+                 processes"
+            );
+            return Err(Refusal::new(libc::EUSERS, sentence));
+        }
+        let of_clients = self.all.iter().filter(|client| client.peer.uid == uid).map(|client| client.memory);
+        let memory = kept.map(|kept| kept.bytes).chain(of_clients).fold(0, u64::saturating_add);
+        match count > 0 && memory > of_user_max {
+            true => Err(too_much(uid, memory, of_user_max, "end processes that keep those of connections of the past")),
+            false => Ok(()),
+        }
     }
 
     /// The queues that a client may try, the best first: its own if it has one, otherwise those
@@ -288,7 +316,18 @@ impl Clients {
         if let (Some(queue), Some(Lent::Queue(_))) = (removed.queue, &removed.lent) {
             self.left.insert(queue, removed.rights.clone());
         }
+        if let Some(lent) = removed.lent.as_ref().filter(|_| removed.peer.uid != ROOT)
+            && let Ok(memory) = KeptMemory::watch(lent.memory())
+        {
+            self.kept.push(Kept { uid: removed.peer.uid, bytes: removed.memory, memory });
+        }
         Some(removed)
+    }
+
+    /// Packet buffers that no process has any more count for nobody. Two system calls for each of
+    /// the others.
+    pub(super) fn forget_given_back(&mut self) {
+        self.kept.retain(|kept| !kept.memory.is_given_back());
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Client> {
@@ -300,13 +339,27 @@ impl Clients {
     }
 }
 
+fn too_much(uid: u32, memory: u64, of_user_max: u64, end: &str) -> Refusal {
+    let sentence = format!(
+        "user {uid} would have {} MiB of packet buffers, and the broker lends a user {} MiB at most: {end}, or start \
+         it with --user-memory {}",
+        memory >> 20,
+        of_user_max >> 20,
+        (memory >> 20) + 1
+    );
+    Refusal::new(libc::ENOMEM, sentence)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::os::unix::fs::MetadataExt;
     use std::sync::Arc;
 
     use super::super::rights::{BrokerRule, BrokerUser};
     use super::*;
+    use crate::device::af_xdp::broker::forwarded::ForwardedQueue;
+    use crate::mem::Region;
 
     fn add(clients: &mut Clients, uid: u32) -> Result<ClientId, Refusal> {
         add_with(clients, uid, ClientRights::User(BrokerUser { uid, low_ports: vec![] }))
@@ -448,6 +501,59 @@ mod tests {
         clients.remove(second).unwrap();
         let third = add(&mut clients, 1000).unwrap();
         clients.order(third, mib(40), 100 << 20).unwrap();
+    }
+
+    /// A client with packet buffers in place of a queue, and what its process has of them.
+    fn with_memory(clients: &mut Clients, mib: u64, of_user_max: u64) -> Result<(ClientId, File), Refusal> {
+        let order = QueueOrder { umem_len: mib << 20, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64 };
+        let id = add(clients, 1000)?;
+        let ordered = clients.order(id, order, of_user_max).and_then(|()| clients.check_kept(id, of_user_max));
+        if let Err(refusal) = ordered {
+            clients.remove(id);
+            return Err(refusal);
+        }
+        let (_, end) = ForwardedQueue::make(&order).unwrap();
+        let lent = Lent::Forwarded(end);
+        let theirs = lent.descriptors()[1].try_clone_to_owned().unwrap().into();
+        clients.get(id).unwrap().lent = Some(lent);
+        Ok((id, theirs))
+    }
+
+    #[test]
+    fn packet_buffers_that_a_process_keeps_after_its_connection_count_for_its_user() {
+        let mut clients = Clients::default();
+        let (first, kept) = with_memory(&mut clients, 3, 4 << 20).unwrap();
+        clients.remove(first).unwrap();
+        let refusal = with_memory(&mut clients, 2, 4 << 20).expect_err("3 MiB are kept by a descriptor");
+        assert!(refusal.errno == libc::ENOMEM && refusal.sentence.contains("would have 5 MiB"), "{refusal:?}");
+        let mapping = Region::shared(&kept, 3 << 20).unwrap();
+        // A file for reading keeps no memory: its pages are given back.
+        let to_read = File::open(format!("/proc/self/fd/{}", kept.as_raw_fd())).unwrap();
+        drop(kept);
+        assert!(with_memory(&mut clients, 2, 4 << 20).is_err(), "they are kept by a mapping");
+        assert!(to_read.metadata().unwrap().blocks() > 0);
+        drop(mapping);
+        let (second, theirs) = with_memory(&mut clients, 2, 4 << 20).unwrap();
+        assert_eq!(to_read.metadata().unwrap().blocks(), 0);
+        // As most do: the process keeps nothing.
+        drop(theirs);
+        clients.remove(second).unwrap();
+        with_memory(&mut clients, 4, 4 << 20).unwrap();
+    }
+
+    #[test]
+    fn connections_whose_packet_buffers_are_kept_are_bounded() {
+        let mut clients = Clients::default();
+        let mut kept = Vec::new();
+        for _ in 0..KEPT_OF_A_USER_MAX {
+            let (id, theirs) = with_memory(&mut clients, 1, u64::MAX).unwrap();
+            clients.remove(id).unwrap();
+            kept.push(theirs);
+        }
+        let refusal = with_memory(&mut clients, 1, u64::MAX).unwrap_err();
+        assert!(refusal.errno == libc::EUSERS && refusal.sentence.contains("32 connections"), "{refusal:?}");
+        kept.pop();
+        with_memory(&mut clients, 1, u64::MAX).unwrap();
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What clients order and get, and whose turn it is. A try may make a client's packet buffers, so
 //! there is one in each turn of the broker's loop.
 
+use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
@@ -26,6 +27,14 @@ pub(super) enum Lent {
 }
 
 impl Lent {
+    /// The file of the packet buffers.
+    pub(super) fn memory(&self) -> &File {
+        match self {
+            Self::Queue(queue) => queue.memory(),
+            Self::Forwarded(end) => end.memory(),
+        }
+    }
+
     /// The descriptors that the client gets.
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         match self {

@@ -296,6 +296,10 @@ impl ForwardedQueue {
 }
 
 impl ForwardedEnd {
+    pub(crate) fn memory(&self) -> &File {
+        &self.memory
+    }
+
     /// The descriptors for the client: the socket, the memory and the rings.
     pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
         [self.socket.as_fd(), self.memory.as_fd(), self.rings.as_fd()]

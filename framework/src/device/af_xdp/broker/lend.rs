@@ -102,6 +102,10 @@ impl LentQueue {
         }
     }
 
+    pub(crate) fn memory(&self) -> &File {
+        &self.memory
+    }
+
     /// The descriptors for the client: the socket, and the memory.
     pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.socket.as_fd(), self.memory.as_fd()]

@@ -30,6 +30,8 @@ use crate::sys::socket::{check, set, socket};
 pub(crate) const DESCRIPTORS_MAX: usize = 3;
 /// asm-generic/socket.h
 const SO_BINDTOIFINDEX: c_int = 62;
+/// asm-generic/fcntl.h
+const F_SETSIG: c_int = 10;
 /// Connections that wait to be accepted.
 const BACKLOG: c_int = 16;
 
@@ -233,7 +235,50 @@ pub(crate) fn memory(len: usize) -> io::Result<File> {
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     // SAFETY: a borrowed descriptor and no address.
     check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
-    Ok(file)
+    // The kernel counts a file that was opened for writing, and not the one that it has made here.
+    open_again(&file, true)
+}
+
+/// Another open file of the same memory.
+fn open_again(file: &File, for_writing: bool) -> io::Result<File> {
+    File::options().read(true).write(for_writing).open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Memory that clients of a broker have got, and which a process may keep: by a descriptor or a
+/// mapping, whichever process it is by now.
+pub(crate) struct KeptMemory(File);
+
+impl KeptMemory {
+    /// Watches over a file of [`memory`].
+    pub(crate) fn watch(memory: &File) -> io::Result<Self> {
+        let watch = open_again(memory, false)?;
+        // What tells of a lease that another process breaks is not to end the broker.
+        // SAFETY: a borrowed descriptor and no address.
+        check(unsafe { libc::fcntl(watch.as_raw_fd(), F_SETSIG, libc::SIGURG) })?;
+        Ok(Self(watch))
+    }
+
+    /// Whether no process can write to it any more, by a descriptor or by a mapping: then the
+    /// kernel gives a lease for reading (fcntl(2)). Its pages are the kernel's again afterwards,
+    /// also where a process has kept a file that it has opened for reading.
+    pub(crate) fn is_given_back(&self) -> bool {
+        let lease = |kind: c_int| {
+            // SAFETY: a borrowed descriptor and no address.
+            check(unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_SETLEASE, kind) })
+        };
+        if lease(libc::F_RDLCK).is_err() {
+            return false;
+        }
+        // Before the file is opened for writing, which waits for a lease.
+        let _ = lease(libc::F_UNLCK);
+        if let Ok(file) = open_again(&self.0, true) {
+            let (mode, len) = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, self.0.metadata());
+            let len = len.map_or(0, |data| data.len()) as libc::off_t;
+            // SAFETY: a borrowed descriptor and no address.
+            unsafe { libc::fallocate(file.as_raw_fd(), mode, 0, len) };
+        }
+        true
+    }
 }
 
 /// Whether the other end of a socket is closed. Does not wait.

@@ -52,6 +52,11 @@ impl Broker {
     /// Lends a queue to a client that waits for one; `None` if it waits on.
     fn lend(&mut self, id: ClientId, waiting: &WaitingOrder) -> Option<Result<Answer, Refusal>> {
         let order = &waiting.order;
+        if let Err(refusal) = self.clients.check_kept(id, self.config.user_memory_max) {
+            // A process that has just ended, and the thread that passed its frames on, still have
+            // them for a moment.
+            return (waiting.since.elapsed() >= LENDS_WITHIN).then_some(Err(refusal));
+        }
         let made = match &self.forwarder {
             Some(_) => self.lend_forwarded(id, order).map(Some),
             None => self.lend_queue(id, waiting),

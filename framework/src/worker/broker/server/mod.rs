@@ -234,6 +234,8 @@ impl Broker {
         self.release_ended();
         self.lend_to_next(report);
         self.end_idle_clients(report);
+        // Their descriptors keep the memory of processes that have ended.
+        self.clients.forget_given_back();
         self.pass_errors_on();
         self.clients.iter_mut().for_each(Client::tell_losses);
         self.let_ports_leave();
