@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use market::{Price, Symbol};
-use order_entry::risk::{AccountLimits, InstrumentIdx, InstrumentLimits, Limits, Rate, RateLimits, Route, SelfMatch};
+use order_entry::risk::{
+    AccountLimits, InstrumentIdx, InstrumentLimits, Limits, Multiplier, Rate, RateLimits, Route, SelfMatch,
+};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -69,6 +71,8 @@ struct InstrumentSection {
     #[serde(default)]
     short_max: u32,
     #[serde(default)]
+    multiplier: Option<Spanned<f64>>,
+    #[serde(default)]
     restricted: bool,
     #[serde(default)]
     shortable: bool,
@@ -81,9 +85,24 @@ struct InstrumentSection {
 /// Shares of 32 bits, as orders have them: an opening position of more is a mistake.
 const OPENING_MAX: i64 = u32::MAX as i64;
 
+/// The multiplier of a number in a file.
+fn multiplier_of(number: f64) -> Option<Multiplier> {
+    let scaled = number * Price::SCALE as f64;
+    // What a file says in decimals is not quite a binary number.
+    let is_whole = (scaled - scaled.round()).abs() < 1e-3;
+    // A number beyond the range, or none, becomes an end of it, which is refused.
+    Multiplier::from_ten_thousandths(scaled.round() as u64).filter(|_| is_whole)
+}
+
 /// Whole units of the currency as a sum of prices.
 fn money(units: u32) -> i64 {
     i64::from(units) * Price::SCALE
+}
+
+impl InstrumentSection {
+    fn multiplier(&self) -> Option<Multiplier> {
+        multiplier_of(*self.multiplier.as_ref()?.get_ref())
+    }
 }
 
 impl LimitsFile {
@@ -110,6 +129,12 @@ impl LimitsFile {
                 let what = format!("there are limits for {} units, counted from 0", self.units.len());
                 return Err(Problem::new(section.span(), what));
             }
+            if let Some(multiplier) = &section.get_ref().multiplier
+                && multiplier_of(*multiplier.get_ref()).is_none()
+            {
+                let what = "a multiplier is above 0, at most a billion, and has four decimals at most";
+                return Err(Problem::new(multiplier.span(), what));
+            }
             if let Some(position) = &section.get_ref().opening_position
                 && !(-OPENING_MAX..=OPENING_MAX).contains(position.get_ref())
             {
@@ -128,6 +153,12 @@ impl LimitsFile {
             Instrument { symbol, route: Route { port: 0, unit: section.unit } }
         };
         self.instruments.iter().map(instrument).collect()
+    }
+
+    /// An instrument of which the file does not say what a contract is worth.
+    pub fn without_multiplier(&self) -> Option<&str> {
+        let lacks = |section: &&Spanned<InstrumentSection>| section.get_ref().multiplier.is_none();
+        self.instruments.iter().find(lacks).map(|section| section.get_ref().symbol.get_ref().as_str())
     }
 
     /// What the account held before the journal's first order, of the instruments for which the
@@ -168,6 +199,7 @@ impl LimitsFile {
                 short_max: section.short_max.into(),
                 rates: self.rates(&section.rates),
             };
+            limits.multipliers[idx] = section.multiplier().unwrap_or_default();
             limits.restricted.set(InstrumentIdx(idx as u32), section.restricted);
             limits.shortable.set(InstrumentIdx(idx as u32), section.shortable);
         }
@@ -214,6 +246,21 @@ mod tests {
         let text = of("4_294_967_296");
         let problem = parse::<LimitsFile>(&text, LimitsFile::check).unwrap_err();
         assert_eq!((&text[problem.at], problem.what.contains("shares at most")), ("4_294_967_296", true));
+    }
+
+    #[test]
+    fn multiplier_of_an_instrument_is_that_of_its_contract_and_a_share_has_one() {
+        let of = |text: &str| format!("{TEXT}[[instruments]]\nsymbol = \"ESZ6\"\nmultiplier = {text}\n");
+        for (text, count) in [("50", 50_0000), ("0.1", 1_000), ("12.5", 12_5000), ("12_500_000", 12_500_000_0000)] {
+            let file = parse::<LimitsFile>(&of(text), LimitsFile::check).unwrap();
+            assert_eq!(file.limits().multiplier(InstrumentIdx(1)), Multiplier::from_ten_thousandths(count).unwrap());
+            assert_eq!(file.limits().multiplier(InstrumentIdx(0)), Multiplier::ONE);
+            assert_eq!(file.without_multiplier(), Some("ZIEXT"));
+        }
+        for text in ["0", "-5", "0.00001", "1e12", "nan"] {
+            let problem = parse::<LimitsFile>(&of(text), LimitsFile::check).unwrap_err();
+            assert!(problem.what.contains("a multiplier is above 0"), "{text}: {}", problem.what);
+        }
     }
 
     #[test]

@@ -80,6 +80,9 @@ fn read(path: &Path) -> Result<(Config, LimitsFile), Error> {
             path.display()
         )));
     }
+    if let Some(what) = config.lacks(&limits) {
+        return Err(Error::Usage(format!("{}: {what}", config.limits.display())));
+    }
     Ok((config, limits))
 }
 

@@ -165,13 +165,13 @@ impl<M: JournalMemory> OrderManager<M> {
             self.table.block(outcome.instrument);
             self.disarm(now_ns);
         }
-        let (totals, side) = (&mut self.trades, outcome.side);
+        let (totals, side, multiplier) = (&mut self.trades, outcome.side, self.gate.multiplier(outcome.instrument));
         match outcome.effect {
-            Effect::Traded { qty, price } => totals.add(side, qty, price),
-            Effect::Reversed { qty, price } => totals.reverse(side, qty, price),
+            Effect::Traded { qty, price } => totals.add_for(side, qty, multiplier.money(qty, price)),
+            Effect::Reversed { qty, price } => totals.reverse_for(side, qty, multiplier.money(qty, price)),
             Effect::Corrected { old, new } => {
-                totals.reverse(side, old.0, old.1);
-                totals.add(side, new.0, new.1);
+                totals.reverse_for(side, old.0, multiplier.money(old.0, old.1));
+                totals.add_for(side, new.0, multiplier.money(new.0, new.1));
             }
             _ => (),
         }

@@ -4,6 +4,8 @@ use core::fmt;
 
 use market::{Price, Side};
 
+use crate::risk::Multiplier;
+
 /// Sums over an account's fills. The account's owner and its venue compare them at the end of a
 /// day: they agree to the share and to the cent, or a fill was lost or counted twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,27 +23,36 @@ pub struct TradeTotals {
 }
 
 impl TradeTotals {
-    /// Counts a fill.
+    /// Counts a fill of shares.
     pub fn add(&mut self, side: Side, qty: u32, price: Price) {
-        self.fills += 1;
-        self.book(side, qty, price, 1);
+        self.add_for(side, qty, Multiplier::ONE.money(qty, price));
     }
 
-    /// Takes a broken fill out.
+    /// Counts a fill of `qty` contracts for `money`.
+    pub fn add_for(&mut self, side: Side, qty: u32, money: i64) {
+        self.fills += 1;
+        self.book(side, qty, money, 1);
+    }
+
+    /// Takes a broken fill of shares out.
     pub fn reverse(&mut self, side: Side, qty: u32, price: Price) {
+        self.reverse_for(side, qty, Multiplier::ONE.money(qty, price));
+    }
+
+    /// Takes a broken fill of `qty` contracts for `money` out.
+    pub fn reverse_for(&mut self, side: Side, qty: u32, money: i64) {
         self.fills = self.fills.saturating_sub(1);
-        self.book(side, qty, price, -1);
+        self.book(side, qty, money, -1);
     }
 
     /// Sums that a venue's figures would overflow stay at their end.
-    fn book(&mut self, side: Side, qty: u32, price: Price, sign: i64) {
+    fn book(&mut self, side: Side, qty: u32, more: i64, sign: i64) {
         let (shares, money) = match side {
             Side::Buy => (&mut self.bought, &mut self.paid),
             Side::Sell => (&mut self.sold, &mut self.earned),
         };
-        let qty = sign * i64::from(qty);
-        *shares = shares.saturating_add(qty);
-        *money = money.saturating_add(qty.saturating_mul(price.0));
+        *shares = shares.saturating_add(sign * i64::from(qty));
+        *money = money.saturating_add(more.saturating_mul(sign));
     }
 }
 

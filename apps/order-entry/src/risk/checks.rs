@@ -5,6 +5,7 @@ use market::{Price, Side};
 use super::exposure::{Account, Exposure, Exposures, other};
 use super::gate::{Buckets, RiskGate};
 use super::limits::{InstrumentLimits, Limits, RateLimits, SelfMatch};
+use super::multiplier::Multiplier;
 use super::order::{InstrumentIdx, Market, NewOrder, OrderPrice, Replace, Route};
 use super::passed::{Passed, Pending, Poured};
 use super::rate::{Bucket, Overflow, Rate};
@@ -103,8 +104,10 @@ impl RiskGate {
             return Err(reject(Limit::OrderSlot, slots as i64, slot as i64));
         }
         let sums = Sums::of(limits, exposures, instrument)?;
-        let terms = Terms { price: check_terms(sums.limits, side, qty, price, market)?, leaves: qty };
-        let (price, notional) = (terms.price, terms.notional());
+        let multiplier = sums.exposure.multiplier;
+        let price = check_terms(sums.limits, multiplier, side, (qty, price), market)?;
+        let terms = Terms { price, leaves: qty };
+        let notional = terms.notional(multiplier);
         sums.check(&Request { instrument, side, price, qty_more: qty, notional_more: notional })?;
         let window_ns = limits.account.duplicate_window_ns;
         let found = duplicates.find(super::duplicates::key(instrument, side, qty, price));
@@ -134,11 +137,12 @@ impl RiskGate {
             return Err(reject(Limit::PendingReplaces, room, count + 1));
         }
         let terms = Terms { price: order.price, leaves: order.qty.saturating_sub(order.cum) };
-        let needed = reservation.needed_with(terms);
+        let multiplier = self.exposures.multiplier(instrument);
+        let needed = reservation.needed_with(terms, multiplier);
         self.may_trade(instrument, market, now_ns)?;
         let Self { limits, exposures, reservations, ports, units, .. } = self;
         let sums = Sums::of(limits, exposures, instrument)?;
-        check_terms(sums.limits, side, order.qty, OrderPrice::Limit(order.price), market)?;
+        check_terms(sums.limits, multiplier, side, (order.qty, OrderPrice::Limit(order.price)), market)?;
         let (qty_more, notional_more) = (needed.qty - held.qty, needed.notional - held.notional);
         sums.check(&Request { instrument, side, price: terms.price, qty_more, notional_more })?;
         if !order.is_short {
@@ -298,9 +302,9 @@ fn routed<'a>(
 #[inline(always)]
 fn check_terms(
     limits: &InstrumentLimits,
+    multiplier: Multiplier,
     side: Side,
-    qty: u32,
-    price: OrderPrice,
+    (qty, price): (u32, OrderPrice),
     market: &Market,
 ) -> Result<Price, RiskReject> {
     if qty > limits.qty_max || qty == 0 {
@@ -318,7 +322,7 @@ fn check_terms(
     if distance > u128::from(reference.0.unsigned_abs()) * u128::from(limits.collar_bps) {
         return Err(off_collar(limits, reference, price));
     }
-    let notional = notional(qty, price);
+    let notional = notional(multiplier, qty, price);
     if notional > limits.notional_max {
         return Err(reject(Limit::Notional, limits.notional_max, notional));
     }

@@ -141,7 +141,8 @@ impl RiskGate {
     /// Makes what `slot` holds what its terms need.
     fn rehold(&mut self, slot: usize) {
         let reservation = &mut self.reservations[slot];
-        let (held, needed) = (reservation.held, reservation.needed());
+        let multiplier = self.exposures.multiplier(reservation.instrument);
+        let (held, needed) = (reservation.held, reservation.needed(multiplier));
         reservation.held = needed;
         self.exposures.hold(reservation.instrument, reservation.side, held, needed);
     }

@@ -2,7 +2,8 @@
 
 use market::{Price, Side};
 
-use super::limits::{AccountLimits, InstrumentLimits};
+use super::limits::{AccountLimits, InstrumentLimits, Limits};
+use super::multiplier::Multiplier;
 use super::order::InstrumentIdx;
 use super::own_levels::OwnLevels;
 use super::rate::Bucket;
@@ -54,16 +55,19 @@ pub(super) struct Exposure {
     pub(super) open: BySide<i64>,
     pub(super) orders_bucket: Bucket,
     pub(super) cancels_bucket: Bucket,
+    /// Of one contract. It stays for a run, because the sums were made with it.
+    pub(super) multiplier: Multiplier,
     pub(super) levels: BySide<OwnLevels>,
 }
 
 impl Exposure {
-    pub(super) fn new() -> Self {
+    pub(super) const fn new(multiplier: Multiplier) -> Self {
         Self {
+            multiplier,
             position: 0,
-            open: BySide::default(),
-            orders_bucket: Bucket::default(),
-            cancels_bucket: Bucket::default(),
+            open: BySide::new(0, 0),
+            orders_bucket: Bucket::EMPTY,
+            cancels_bucket: Bucket::EMPTY,
             levels: BySide::new(OwnLevels::EMPTY, OwnLevels::EMPTY),
         }
     }
@@ -119,8 +123,14 @@ pub(super) struct Exposures {
 }
 
 impl Exposures {
-    pub(super) fn new(instruments: usize) -> Self {
-        Self { instruments: vec![Exposure::new(); instruments].into_boxed_slice(), account: Account::default() }
+    pub(super) fn new(limits: &Limits) -> Self {
+        let of = |idx| Exposure::new(limits.multiplier(InstrumentIdx(idx as u32)));
+        Self { instruments: (0..limits.instruments.len()).map(of).collect(), account: Account::default() }
+    }
+
+    /// Of one contract of an instrument; 1 where it is none of these.
+    pub(super) fn multiplier(&self, instrument: InstrumentIdx) -> Multiplier {
+        self.instruments.get(instrument.0 as usize).map_or(Multiplier::ONE, |exposure| exposure.multiplier)
     }
 
     /// Moves what an order holds from `held` to `needed`.
@@ -136,6 +146,7 @@ impl Exposures {
         if let Some(Exposure { position, .. }) = self.instruments.get_mut(instrument.0 as usize) {
             *position = position.saturating_add(sign * i64::from(qty));
         }
-        self.account.cash = self.account.cash.saturating_add(sign * notional(qty, price));
+        let money = notional(self.multiplier(instrument), qty, price);
+        self.account.cash = self.account.cash.saturating_add(sign * money);
     }
 }

@@ -6,6 +6,7 @@ use super::duplicates::Duplicates;
 use super::exposure::Exposures;
 use super::kill::KillSwitch;
 use super::limits::{Limits, StaleLimits};
+use super::multiplier::Multiplier;
 use super::order::{InstrumentIdx, NewOrder};
 use super::passed::Pending;
 use super::rate::Bucket;
@@ -74,7 +75,7 @@ impl RiskGate {
         Self {
             kill,
             armed_for: DISARMED,
-            exposures: Exposures::new(limits.instruments.len()),
+            exposures: Exposures::new(&limits),
             reservations: vec![Reservation::FREE; capacity.orders].into_boxed_slice(),
             ports: vec![Buckets::default(); limits.ports.len()].into_boxed_slice(),
             units: vec![Buckets::default(); limits.units.len()].into_boxed_slice(),
@@ -127,6 +128,12 @@ impl RiskGate {
         if shape(&limits) != shape(current) {
             return Err((StaleLimits::Shape, limits));
         }
+        let of = |idx: usize| InstrumentIdx(idx as u32);
+        let is_other = |idx: &usize| limits.multiplier(of(*idx)) != current.multiplier(of(*idx));
+        if let Some(idx) = (0..limits.instruments.len()).find(is_other) {
+            let (current, offered) = (current.multiplier(of(idx)), limits.multiplier(of(idx)));
+            return Err((StaleLimits::Multiplier { instrument: of(idx), current, offered }, limits));
+        }
         Ok(core::mem::replace(&mut self.limits, limits))
     }
 
@@ -139,6 +146,11 @@ impl RiskGate {
     pub fn counts(&self) -> RiskCounts {
         let duplicates_evicted = self.duplicates.evicted();
         RiskCounts { passed: self.passed, refused: self.refused, duplicates_evicted }
+    }
+
+    /// What one contract of an instrument is worth for each 1 of its price; 1 without limits.
+    pub fn multiplier(&self, instrument: InstrumentIdx) -> Multiplier {
+        self.exposures.multiplier(instrument)
     }
 
     /// Bought less sold; `None` for an instrument without limits.

@@ -4,6 +4,7 @@ use std::{error, fmt};
 
 use market::Price;
 
+use super::multiplier::Multiplier;
 use super::order::InstrumentIdx;
 use super::rate::Rate;
 
@@ -24,7 +25,7 @@ pub struct InstrumentLimits {
     pub qty_max: u32,
     /// Distance from the reference price, in hundredths of a percent of it. By default 0.
     pub collar_bps: u32,
-    /// Quantity times price of one order, in units of [`Price`](market::Price). By default 0.
+    /// Quantity times price times [`Multiplier`] of one order, in units of [`Price`](market::Price). By default 0.
     pub notional_max: i64,
     /// The greatest long position, with all open buys filled. By default 0.
     pub long_max: i64,
@@ -94,6 +95,8 @@ pub struct Limits {
     pub account: AccountLimits,
     /// By [`InstrumentIdx`].
     pub instruments: Box<[InstrumentLimits]>,
+    /// By [`InstrumentIdx`]; 1 where there are fewer. They stay for a run.
+    pub multipliers: Box<[Multiplier]>,
     /// By [`Route::port`](super::Route).
     pub ports: Box<[RateLimits]>,
     /// By [`Route::unit`](super::Route).
@@ -112,11 +115,17 @@ impl Limits {
             version: 0,
             account: AccountLimits::default(),
             instruments: vec![InstrumentLimits::default(); instruments].into_boxed_slice(),
+            multipliers: vec![Multiplier::ONE; instruments].into_boxed_slice(),
             ports: vec![RateLimits::default(); ports].into_boxed_slice(),
             units: vec![RateLimits::default(); units].into_boxed_slice(),
             restricted: Bitmap::new(instruments),
             shortable: Bitmap::new(instruments),
         }
+    }
+
+    /// What one contract of an instrument is worth for each 1 of its price.
+    pub fn multiplier(&self, instrument: InstrumentIdx) -> Multiplier {
+        self.multipliers.get(instrument.0 as usize).copied().unwrap_or_default()
     }
 }
 
@@ -178,6 +187,15 @@ pub enum StaleLimits {
     },
     /// It is for other numbers of instruments, ports or units than the gate has.
     Shape,
+    /// It has another multiplier of an instrument, by which the sums of the run were not made.
+    Multiplier {
+        /// The instrument.
+        instrument: InstrumentIdx,
+        /// In force.
+        current: Multiplier,
+        /// Of the block.
+        offered: Multiplier,
+    },
 }
 
 impl fmt::Display for StaleLimits {
@@ -186,6 +204,11 @@ impl fmt::Display for StaleLimits {
             Self::Version { current, offered } => {
                 write!(f, "limits of version {offered} are not newer than version {current}, which is in force")
             }
+            Self::Multiplier { instrument, current, offered } => write!(
+                f,
+                "the multiplier of instrument {} is {current} and stays so for a run: restart with {offered}",
+                instrument.0
+            ),
             Self::Shape => f.write_str("the limits are for other numbers of instruments, ports or units"),
         }
     }

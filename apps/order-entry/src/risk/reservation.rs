@@ -3,6 +3,7 @@
 use arrayvec::ArrayVec;
 use market::{Price, Side};
 
+use super::multiplier::Multiplier;
 use super::order::InstrumentIdx;
 
 /// Replaces of one order that may be unanswered at once. Venues answer within microseconds, and a
@@ -17,15 +18,15 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// Quantity times price.
-    pub(super) const fn notional(self) -> i64 {
-        notional(self.leaves, self.price)
+    /// What they are worth.
+    pub(super) const fn notional(self, multiplier: Multiplier) -> i64 {
+        notional(multiplier, self.leaves, self.price)
     }
 }
 
-/// Quantity times the price's magnitude, because a spread's price may be negative.
-pub(super) const fn notional(qty: u32, price: Price) -> i64 {
-    price.0.saturating_abs().saturating_mul(qty as i64)
+/// What a quantity is worth at the price's magnitude, because a spread's price may be negative.
+pub(super) const fn notional(multiplier: Multiplier, qty: u32, price: Price) -> i64 {
+    multiplier.money(qty, Price(price.0.saturating_abs()))
 }
 
 /// The most that may trade of an order, and the most that it may cost: what is reserved for it.
@@ -61,22 +62,22 @@ impl Reservation {
     };
 
     /// What the order needs now.
-    pub(super) fn needed(&self) -> Held {
+    pub(super) fn needed(&self, multiplier: Multiplier) -> Held {
         match self.pending.is_empty() {
-            true => Held { qty: self.working.leaves, notional: self.working.notional() },
-            false => self.most(self.working),
+            true => Held { qty: self.working.leaves, notional: self.working.notional(multiplier) },
+            false => self.most(self.working, multiplier),
         }
     }
 
     /// What it needs with another replace under way.
-    pub(super) fn needed_with(&self, terms: Terms) -> Held {
-        self.most(terms)
+    pub(super) fn needed_with(&self, terms: Terms, multiplier: Multiplier) -> Held {
+        self.most(terms, multiplier)
     }
 
     /// The most that its terms and `more` allow. They follow each other, and their totals count
     /// executions: what trades by some terms is gone from those behind them. So each price may be
     /// paid for the shares that dearer ones leave.
-    fn most(&self, more: Terms) -> Held {
+    fn most(&self, more: Terms, multiplier: Multiplier) -> Held {
         let mut all = ArrayVec::<Terms, { PENDING + 2 }>::new();
         all.push(self.working);
         all.push(more);
@@ -85,7 +86,8 @@ impl Reservation {
         let nothing = Held { qty: 0, notional: 0 };
         all.iter().fold(nothing, |held, terms| {
             let left = terms.leaves.saturating_sub(held.qty);
-            Held { qty: held.qty + left, notional: held.notional.saturating_add(notional(left, terms.price)) }
+            let worth = notional(multiplier, left, terms.price);
+            Held { qty: held.qty + left, notional: held.notional.saturating_add(worth) }
         })
     }
 }

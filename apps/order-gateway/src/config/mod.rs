@@ -21,6 +21,7 @@ use self::drop_copy::DropCopySection;
 use crate::core::Instrument;
 use crate::drop_copy::DropCopyConfig;
 use crate::error::Error;
+use crate::limits::LimitsFile;
 use crate::memory::SyncPolicy;
 use crate::standby::{LEASE_MAX, LEASE_MIN, Secret};
 
@@ -278,6 +279,16 @@ impl Config {
     /// [`Config::read`].
     pub fn client(&self, instruments: &[Instrument], epoch_offset_ns: u64) -> Option<VenueClient> {
         self.venue.client(instruments.iter().map(|instrument| instrument.symbol).collect(), epoch_offset_ns)
+    }
+
+    /// What the file of limits lacks for this venue, in a sentence.
+    pub fn lacks(&self, limits: &LimitsFile) -> Option<String> {
+        let symbol = limits.without_multiplier().filter(|_| self.venue.is_of_futures())?;
+        Some(format!(
+            "{symbol} needs the key `multiplier`, because {} trades futures: the money of a contract for each 1 of its \
+             price, such as 50",
+            self.venue.protocol_name()
+        ))
     }
 
     /// An instrument of which the venue's section must say what the venue calls it, and does not.

@@ -268,3 +268,16 @@ fn drop_copies_of_the_others_are_sessions_of_fix_42_by_default() {
         assert!(matches!(newer, DropCopyProtocol::Fix { session, .. } if session.version == Version::Fix44));
     }
 }
+
+#[test]
+fn limits_of_futures_need_the_multiplier_of_each_instrument() {
+    let limits = |more: &str| {
+        let text = format!("version = 1\n[[units]]\n[[instruments]]\nsymbol = \"ESZ6\"\n{more}");
+        parse::<LimitsFile>(&text, LimitsFile::check).unwrap()
+    };
+    for (text, is_needed) in [(BOE, true), (ILINK3, true), (FIX, false), (GOOD, false)] {
+        let config = parse::<Config>(text, Config::check).unwrap();
+        assert_eq!(config.lacks(&limits("")).is_some(), is_needed);
+        assert_eq!(config.lacks(&limits("multiplier = 50\n")), None);
+    }
+}

@@ -265,6 +265,11 @@ impl VenueConfig {
         CopiesBy::Fix(of, session)
     }
 
+    /// Whether the protocol trades futures alone: a price is no money there.
+    pub(super) fn is_of_futures(&self) -> bool {
+        matches!(self.protocol.get_ref(), Protocol::Boe3 | Protocol::Ilink3)
+    }
+
     pub(super) fn protocol_name(&self) -> &'static str {
         self.protocol.get_ref().name()
     }

@@ -122,6 +122,40 @@ fn notional_above_its_limit_is_refused() {
     pass(&mut gate, 0, &buy(100, dollars(100)));
 }
 
+/// A contract of an index is worth 50 times its price: 6000 dollars a point are 300,000.
+#[test]
+fn limits_in_money_count_what_contracts_are_worth() {
+    let fifty = Multiplier::from_ten_thousandths(50_0000).unwrap();
+    let with = |change: fn(&mut Limits)| {
+        gate_with(|limits| {
+            limits.multipliers[1] = fifty;
+            change(limits);
+        })
+    };
+    let mut gate = with(|limits| limits.instruments[1].notional_max = dollars(10_000).0);
+    let (limit, _, value) = refused(&mut gate, &buy(3, dollars(100)));
+    assert_eq!((limit, Price(value)), (Limit::Notional, dollars(15_000)));
+    pass(&mut gate, 0, &buy(2, dollars(100)));
+    assert_eq!(gate.open_notional().0, dollars(10_000).0);
+    gate.traded(0, STOCK, Side::Buy, (2, dollars(100)));
+    assert_eq!((gate.cash(), gate.open_notional().0), (dollars(10_000).0, 0));
+    let mut gate = with(|limits| limits.account.buy_credit_max = dollars(10_000).0);
+    let (limit, _, value) = refused(&mut gate, &buy(3, dollars(100)));
+    assert_eq!((limit, Price(value)), (Limit::BuyCredit, dollars(15_000)));
+}
+
+#[test]
+fn multiplier_stays_for_a_run() {
+    let mut gate = gate(wide());
+    let mut other = wide();
+    (other.version, other.multipliers[1]) = (2, Multiplier::from_ten_thousandths(50_0000).unwrap());
+    let (why, _) = gate.swap_limits(other).unwrap_err();
+    assert_eq!(why.to_string(), "the multiplier of instrument 1 is 1 and stays so for a run: restart with 50");
+    let mut same = wide();
+    same.version = 2;
+    assert!(gate.swap_limits(same).is_ok());
+}
+
 #[test]
 fn notional_beyond_64_bits_is_refused() {
     let mut gate = gate_with(|limits| limits.instruments[1].qty_max = u32::MAX);
