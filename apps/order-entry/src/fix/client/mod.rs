@@ -33,7 +33,7 @@ pub(super) use self::read::{shares, to_price};
 pub(super) use self::too_low::too_low;
 use self::venue::SEQ_MAX;
 use super::orders::OrderCapacity;
-use super::session::{End, MessageStore, Now, Role, Session, SessionConfig};
+use super::session::{End, MessageStore, Now, Role, Session, SessionConfig, Version};
 use crate::journal::SessionMark;
 use crate::orders::{OrderRules, VenueMessage};
 use crate::session::{Escaped, SessionError, SessionEvent, Unread};
@@ -90,6 +90,7 @@ pub struct FixClient {
     session: Session<Numbers>,
     templates: Templates,
     changes: Changes,
+    has_mass_cancel: bool,
     epoch_offset_ns: u64,
     stage: Stage,
     /// The numbers began anew, or reports were passed over, which the next login is to tell: what
@@ -111,11 +112,13 @@ impl FixClient {
     pub fn new(config: FixClientConfig) -> Self {
         let FixClientConfig { session, account, capacity, instruments, epoch_offset_ns } = config;
         let templates = Templates::new(&session, (account, capacity), &instruments);
+        let has_mass_cancel = session.version != Version::Fix42;
         let session = SessionConfig { role: Role::Initiator, ..session };
         Self {
             session: Session::new(session, Numbers::NEW),
             templates,
             changes: Changes::new(),
+            has_mass_cancel,
             epoch_offset_ns,
             stage: Stage::LoggingOn,
             is_gap: false,

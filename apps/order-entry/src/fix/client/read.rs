@@ -6,7 +6,7 @@ use super::books::{Change, Changes};
 use super::numbers::Numbers;
 use crate::fix::codec::{Decimal, Message, parse_number};
 use crate::fix::orders::{
-    CancelReject, CxlRejResponseTo, Defect, ExecType, ExecutionReport, OrdStatus, OrderOutcome, Reason,
+    CancelReject, CxlRejResponseTo, Defect, ExecType, ExecutionReport, MassCancelReport, OrdStatus, OrderOutcome, Reason,
 };
 use crate::fix::session::{End, Event};
 use crate::fix::tag::tags;
@@ -64,6 +64,7 @@ fn about_orders(message: &Message<'_>, seq: u64, numbers: &Numbers, changes: &Ch
     let read = match message.msg_type() {
         b"8" => execution_report(message),
         b"9" => cancel_reject(message),
+        b"r" => mass_cancel_report(message),
         b"j" => Ok(refused(message, tags::BUSINESS_REJECT_REASON, numbers, changes)),
         _ => Ok(VenueMessage::Other),
     };
@@ -168,6 +169,16 @@ fn cancel_reject(message: &Message<'_>) -> Result<VenueMessage, Defect> {
             let id = id_of(Some(refused.cl_ord_id));
             VenueMessage::answer(OrderKey::Client(id), VenueEvent::ReplaceRefused { id, reason })
         }
+    })
+}
+
+/// What is canceled has a report of its own, so that a report (r) says something new where it is a
+/// refusal.
+fn mass_cancel_report(message: &Message<'_>) -> Result<VenueMessage, Defect> {
+    let MassCancelReport { cl_ord_id, response, reject_reason, .. } = MassCancelReport::parse(message)?;
+    Ok(match response {
+        0 => VenueMessage::Refused { id: id_of(cl_ord_id), reason: reject_reason.map_or(0, |reason| reason as u16) },
+        _ => VenueMessage::Other,
     })
 }
 

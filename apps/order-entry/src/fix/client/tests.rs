@@ -2,8 +2,8 @@ use market::{Price, Side, Symbol};
 
 use super::*;
 use crate::fix::codec::{Decimal, Writer};
-use crate::fix::orders::{ExecTransType, ExecType, ExecutionReport, OrdStatus, Side as FixSide};
-use crate::fix::session::{Event, MemoryStore, Schedule, Version};
+use crate::fix::orders::{ExecTransType, ExecType, ExecutionReport, MassCancelReport, OrdStatus, Side as FixSide};
+use crate::fix::session::{Event, MemoryStore, Schedule};
 use crate::orders::{OrderKey, StatedTerms, VenueEvent};
 use crate::risk::InstrumentIdx;
 use crate::session::{SendError, VenueSession, WireOrder, WireTarget};
@@ -391,4 +391,43 @@ fn replace_cancel_and_question_of_a_short_sale_have_its_side() {
     client.ask_status(SECOND, &short).unwrap();
     let text = String::from_utf8(client.to_send().to_vec()).unwrap();
     assert_eq!((text.matches("\x0154=5\x01").count(), text.matches("\x0154=").count()), (4, 4));
+}
+
+#[test]
+fn mass_cancel_is_one_message_and_a_report_of_its_refusal_names_it() {
+    for version in [Version::Fix44, Version::Fix50Sp2] {
+        let (mut client, mut venue) = open(version);
+        let id = client.next_id();
+        assert_eq!(client.cancel_all(1), Ok(true));
+        pump(&mut client, &mut venue, 1);
+        assert_eq!(venue.requests, [("q".to_owned(), id)]);
+        let cl_ord_id = format!("{id:016}");
+        for (response, said) in [(7, VenueMessage::Other), (0, VenueMessage::Refused { id, reason: 1 })] {
+            let report = MassCancelReport {
+                cl_ord_id: Some(cl_ord_id.as_bytes()),
+                order_id: b"NONE",
+                text: None,
+                request_type: 7,
+                response,
+                reject_reason: (response == 0).then_some(1),
+                total_affected: None,
+            };
+            venue.session.send(Venue::now(1), "r", |out| report.write(out)).unwrap();
+            assert_eq!(messages(&pump(&mut client, &mut venue, 1)), [said]);
+        }
+    }
+}
+
+#[test]
+fn venue_of_fix_that_knows_no_mass_cancel_refuses_it_by_its_number_and_fix_42_has_none() {
+    let (mut client, mut venue) = open(Version::Fix44);
+    let id = client.next_id();
+    assert_eq!(client.cancel_all(1), Ok(true));
+    pump(&mut client, &mut venue, 1);
+    let seq = id - client.session.store().id_of(0);
+    venue.session.business_reject(Venue::now(1), b"q", seq, crate::fix::orders::BusinessReason::Type).unwrap();
+    let said = messages(&pump(&mut client, &mut venue, 1));
+    assert!(matches!(said[..], [VenueMessage::Refused { id: of, .. }] if of == id), "{said:?}");
+    let (mut client, _) = open(Version::Fix42);
+    assert_eq!(client.cancel_all(1), Ok(false));
 }

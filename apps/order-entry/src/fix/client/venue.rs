@@ -5,7 +5,7 @@ use market::{Price, Side};
 use super::FixClient;
 use super::books::Change;
 use crate::fix::codec::Decimal;
-use crate::fix::orders::{CancelOrder, NewOrder, ReplaceOrder, Side as FixSide, StatusRequest};
+use crate::fix::orders::{CancelOrder, MassCancel, NewOrder, ReplaceOrder, Side as FixSide, StatusRequest, Utc};
 use crate::fix::session::{MessageStore, SendError as FixSendError};
 use crate::journal::SessionMark;
 use crate::orders::OrderRules;
@@ -19,6 +19,8 @@ const CANCEL_LEN: usize = 1_024;
 const QTY_MAX: u32 = 99_999_999;
 /// A template has eight digits before the point, and four decimals of a price are behind it.
 const PRICE_MAX: i64 = 99_999_999 * Price::SCALE;
+/// MassCancelRequestType (530).
+const ALL_ORDERS: u64 = 7;
 /// MsgSeqNums of a template, less those that cancels and heartbeats may take after the last order.
 pub(super) const SEQ_MAX: u64 = 99_000_000;
 
@@ -112,11 +114,23 @@ impl VenueSession for FixClient {
         Ok(())
     }
 
-    /// FIX has one (q), which not all venues take, and whose refusal leaves all orders alive: each
-    /// order is canceled by itself.
-    fn cancel_all(&mut self, _now_ns: u64) -> Result<bool, SendError> {
-        self.closed()?;
-        Ok(false)
+    /// By an OrderMassCancelRequest (q) of all orders (530=7), which FIX 4.2 does not have. A venue
+    /// that does not take it says so, by a report (r) or by a reject of its number.
+    fn cancel_all(&mut self, now_ns: u64) -> Result<bool, SendError> {
+        self.may_cancel()?;
+        if !self.has_mass_cancel {
+            return Ok(false);
+        }
+        let (now, id) = (self.now(now_ns), self.session.store().next_id());
+        let mut text = [0; 16];
+        let cancel = MassCancel {
+            cl_ord_id: digits(id, &mut text),
+            side: None,
+            symbol: None,
+            transact_time: Utc(now.utc_ns),
+            request_type: ALL_ORDERS,
+        };
+        self.session.send(now, "q", |out| cancel.write(out)).map(|_| true).map_err(failed)
     }
 
     /// By an OrderStatusRequest (H).
