@@ -58,6 +58,9 @@ pub struct ControlConfig {
     pub limits: PathBuf,
     /// The instruments of the start: other limits must be for the same, in the same order.
     pub instruments: Box<[Instrument]>,
+    /// The configuration says how the venue prevents trades with oneself, so that limits may leave
+    /// them to it. By default false.
+    pub has_self_match: bool,
 }
 
 /// Starts the thread. SIGUSR1 throws the kill switch, SIGHUP reads the limits again.
@@ -202,6 +205,9 @@ impl Control {
         let file = LimitsFile::read(&self.config.limits).map_err(|error| error.to_string())?;
         if file.instruments() != self.config.instruments {
             return Err("the instruments and their units are others than at the start: restart instead".to_owned());
+        }
+        if file.venue_prevents_self_match() && !self.config.has_self_match {
+            return Err("venue_prevents_self_match needs the key `self_match` in [venue]: restart with it".to_owned());
         }
         Ok(file)
     }

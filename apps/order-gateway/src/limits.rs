@@ -161,6 +161,11 @@ impl LimitsFile {
         self.instruments.iter().find(lacks).map(|section| section.get_ref().symbol.get_ref().as_str())
     }
 
+    /// Whether the gate leaves trades with oneself to the venue.
+    pub const fn venue_prevents_self_match(&self) -> bool {
+        self.account.venue_prevents_self_match
+    }
+
     /// What the account held before the journal's first order, of the instruments for which the
     /// file says it; below zero where it was short.
     pub fn opening_positions(&self) -> impl Iterator<Item = (InstrumentIdx, i64)> {
@@ -251,7 +256,7 @@ mod tests {
     #[test]
     fn multiplier_of_an_instrument_is_that_of_its_contract_and_a_share_has_one() {
         let of = |text: &str| format!("{TEXT}[[instruments]]\nsymbol = \"ESZ6\"\nmultiplier = {text}\n");
-        for (text, count) in [("50", 50_0000), ("0.1", 1_000), ("12.5", 12_5000), ("12_500_000", 12_500_000_0000)] {
+        for (text, count) in [("50", 50_0000), ("0.1", 1_000), ("12.5", 12_5000), ("12_500_000", 125_000_000_000)] {
             let file = parse::<LimitsFile>(&of(text), LimitsFile::check).unwrap();
             assert_eq!(file.limits().multiplier(InstrumentIdx(1)), Multiplier::from_ten_thousandths(count).unwrap());
             assert_eq!(file.limits().multiplier(InstrumentIdx(0)), Multiplier::ONE);

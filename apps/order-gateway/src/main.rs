@@ -331,8 +331,8 @@ fn start_control(
     }
     let path = socket.clone().unwrap_or_default();
     let failed = |error| Error::at("control socket", &path, error, "check the path of `control`");
-    control::start(ControlConfig { socket, kill_file, limits: config.limits.clone(), instruments }, kill)
-        .map_err(failed)
+    let (limits, has_self_match) = (config.limits.clone(), config.has_self_match());
+    control::start(ControlConfig { socket, kill_file, limits, instruments, has_self_match }, kill).map_err(failed)
 }
 
 /// Gives a running gateway a command by its control socket, and prints the answer.

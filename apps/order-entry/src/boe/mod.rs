@@ -43,7 +43,7 @@ pub use client_event::{ClientConfig, ClientEvent};
 pub use codes::{Capacity, LoginStatus, LogoutReason, OrderType, ReasonCode, RestatementReason, Side, TimeInForce};
 pub use error::BoeError;
 pub use login::{Credentials, LoginAnswer, LoginRequest, UnitSequence, UnitSequences, UnspecifiedUnits};
-pub use orders::{Boe2Client, Boe3Client, BoeClientError, BoeFirm, BoeOrderClient, OrderWords};
+pub use orders::{Boe2Client, Boe3Client, BoeClientError, BoeFirm, BoeOrderClient, OrderWords, SelfMatchRule};
 pub use server::{Server, ServerConfig, ServerEvent};
 pub use version::{Message, SessionKinds, V2, V3, Version};
 

@@ -25,7 +25,8 @@ pub struct InstrumentLimits {
     pub qty_max: u32,
     /// Distance from the reference price, in hundredths of a percent of it. By default 0.
     pub collar_bps: u32,
-    /// Quantity times price times [`Multiplier`] of one order, in units of [`Price`](market::Price). By default 0.
+    /// Quantity times price times [`Multiplier`] of one order, in units of
+    /// [`Price`](market::Price). By default 0.
     pub notional_max: i64,
     /// The greatest long position, with all open buys filled. By default 0.
     pub long_max: i64,

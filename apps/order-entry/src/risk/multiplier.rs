@@ -61,10 +61,10 @@ mod tests {
 
     #[test]
     fn contract_is_worth_its_price_times_the_multiplier() {
-        let price = Price(6_000_2500);
-        assert_eq!(Multiplier::ONE.money(2, price), 12_000_5000);
-        assert_eq!(of(50_0000).money(2, price), 600_025_0000);
-        assert_eq!(of(1000).money(3, price), 1_800_0750);
+        let price = Price(60_002_500);
+        assert_eq!(Multiplier::ONE.money(2, price), 120_005_000);
+        assert_eq!(of(50_0000).money(2, price), 6_000_250_000);
+        assert_eq!(of(1000).money(3, price), 18_000_750);
         assert_eq!(of(50_0000).money(2, Price(-2500)), -25_0000);
     }
 

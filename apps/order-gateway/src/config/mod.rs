@@ -178,6 +178,8 @@ struct FeedLine {
 
 const MEGABYTES: u32 = 256;
 const RESERVE_MEGABYTES: u32 = 8;
+const SELF_MATCH: &str = "venue_prevents_self_match needs the key `self_match` in [venue]: \"cancel-newest\" and \
+                          others, which orders of BOE say, or \"port\", where the venue is set to prevent it";
 const LEASE_MS: u32 = 1_000;
 const SECRET: &str = "both ends have the same file, and nobody else reads it";
 
@@ -283,12 +285,20 @@ impl Config {
 
     /// What the file of limits lacks for this venue, in a sentence.
     pub fn lacks(&self, limits: &LimitsFile) -> Option<String> {
+        if limits.venue_prevents_self_match() && !self.venue.has_self_match() {
+            return Some(SELF_MATCH.to_owned());
+        }
         let symbol = limits.without_multiplier().filter(|_| self.venue.is_of_futures())?;
         Some(format!(
             "{symbol} needs the key `multiplier`, because {} trades futures: the money of a contract for each 1 of its \
              price, such as 50",
             self.venue.protocol_name()
         ))
+    }
+
+    /// Whether the venue's section says how trades with oneself are prevented there.
+    pub fn has_self_match(&self) -> bool {
+        self.venue.has_self_match()
     }
 
     /// An instrument of which the venue's section must say what the venue calls it, and does not.

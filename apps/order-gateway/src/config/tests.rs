@@ -281,3 +281,26 @@ fn limits_of_futures_need_the_multiplier_of_each_instrument() {
         assert_eq!(config.lacks(&limits("multiplier = 50\n")), None);
     }
 }
+
+#[test]
+fn limits_that_leave_self_matches_to_the_venue_need_to_know_how_it_prevents_them() {
+    let text = "version = 1\n[account]\nvenue_prevents_self_match = true\n[[units]]\n[[instruments]]\nsymbol = \"A\"\n\
+                multiplier = 1\n";
+    let limits = parse::<LimitsFile>(text, LimitsFile::check).unwrap();
+    for (text, word, is_taken) in [
+        (BOE, "cancel-newest", true),
+        (BOE, "port", true),
+        (GOOD, "port", true),
+        (GOOD, "cancel-newest", false),
+        (FIX, "cancel-both", false),
+        (ILINK3, "cancel-oldest", false),
+    ] {
+        let config = parse::<Config>(text, Config::check).unwrap();
+        assert!(config.lacks(&limits).unwrap().contains("needs the key `self_match`"));
+        let text = text.replacen("primary", &format!("self_match = \"{word}\"\nprimary"), 1);
+        match parse::<Config>(&text, Config::check) {
+            Ok(config) => assert_eq!((config.lacks(&limits), is_taken), (None, true), "{word}"),
+            Err(problem) => assert!(!is_taken && problem.what.contains("say no such thing"), "{}", problem.what),
+        }
+    }
+}

@@ -45,6 +45,7 @@ pub struct VenueConfig {
     opens: Option<Spanned<String>>,
     closes: Option<Spanned<String>>,
     capacity: Option<Spanned<CapacityWord>>,
+    self_match: Option<Spanned<SelfMatchWord>>,
     ilink3: Option<Spanned<Ilink3Section>>,
 }
 
@@ -150,6 +151,28 @@ impl CapacityWord {
     }
 }
 
+/// How the venue prevents trades with oneself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum SelfMatchWord {
+    /// By a setting there, of the port or of the party details: orders say nothing.
+    Port,
+    CancelNewest,
+    CancelOldest,
+    CancelBoth,
+}
+
+impl SelfMatchWord {
+    const fn boe(self) -> Option<boe::SelfMatchRule> {
+        match self {
+            Self::Port => None,
+            Self::CancelNewest => Some(boe::SelfMatchRule::CancelNewest),
+            Self::CancelOldest => Some(boe::SelfMatchRule::CancelOldest),
+            Self::CancelBoth => Some(boe::SelfMatchRule::CancelBoth),
+        }
+    }
+}
+
 /// The session that a configuration describes.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one")]
@@ -192,6 +215,14 @@ impl VenueConfig {
         let family = self.protocol.get_ref().family();
         if let Some(section) = self.ilink3.as_ref().filter(|_| family != Family::Ilink3) {
             return Err(self.stranger("ilink3", section));
+        }
+        if let Some(word) = self.self_match.as_ref().filter(|word| word.get_ref().boe().is_some())
+            && !matches!(family, Family::Boe { .. })
+        {
+            let name = self.protocol.get_ref().name();
+            let what =
+                format!("orders of {name} say no such thing here: \"port\", where the venue is set to prevent it");
+            return Err(Problem::new(word.span(), what));
         }
         match family {
             Family::Ouch => {
@@ -263,6 +294,11 @@ impl VenueConfig {
             _ => None,
         };
         CopiesBy::Fix(of, session)
+    }
+
+    /// Whether the section says how the venue prevents trades with oneself.
+    pub(super) const fn has_self_match(&self) -> bool {
+        self.self_match.is_some()
     }
 
     /// Whether the protocol trades futures alone: a price is no money there.
@@ -367,6 +403,7 @@ impl VenueConfig {
             clearing_firm: Text::zero_padded(text(&self.firm).unwrap_or_default())?,
             account: Text::zero_padded(text(&self.account).unwrap_or_default())?,
             operator: Text::zero_padded(text(&self.operator).unwrap_or_default())?,
+            self_match: self.self_match.as_ref().and_then(|word| word.get_ref().boe()),
         };
         let config = boe::ClientConfig::new(credentials);
         Some(match is_futures {

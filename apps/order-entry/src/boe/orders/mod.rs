@@ -18,7 +18,7 @@ mod words;
 use core::fmt;
 
 pub use self::error::BoeClientError;
-pub use self::words::{BoeFirm, OrderWords};
+pub use self::words::{BoeFirm, OrderWords, SelfMatchRule};
 use super::{BoeError, Client, ClientConfig, ClientEvent, LogoutReason, Message, V2, V3};
 use crate::journal::{SessionMark, UnitNumbers};
 use crate::orders::{OrderRules, VenueMessage};

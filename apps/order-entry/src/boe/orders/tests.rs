@@ -320,6 +320,7 @@ fn lengths_of_orders_fit_the_body() {
     let firm = BoeFirm {
         clearing_firm: Text::zero_padded("FIRM").unwrap(),
         account: Text::zero_padded("ACCOUNT").unwrap(),
+        self_match: Some(SelfMatchRule::CancelNewest),
         ..BoeFirm::new(Capacity::AGENCY)
     };
     let order = wire(u64::MAX);
@@ -344,4 +345,24 @@ fn replay_that_ends_too_early_is_a_gap_and_leaves_what_has_no_answer_in_doubt() 
     let settled = VenueMessage::Settled { next_id: 2, is_final: false };
     assert!(matches!(events[0], SessionEvent::LoggedIn { is_gap: true, .. }), "{events:?}");
     assert_eq!(events[1..], [SessionEvent::Message { number: 0, message: settled }]);
+}
+
+#[test]
+fn orders_say_what_the_venue_does_where_two_of_the_firm_meet() {
+    let firm = |self_match| BoeFirm { self_match, ..BoeFirm::new(Capacity::AGENCY) };
+    for (rule, modifier) in
+        [(SelfMatchRule::CancelNewest, b'N'), (SelfMatchRule::CancelOldest, b'O'), (SelfMatchRule::CancelBoth, b'B')]
+    {
+        let mut body = [0; BODY_LEN];
+        let (_, len) = V2::new_order(&firm(Some(rule)), &wire(1), &mut body).unwrap();
+        let (_, optional) = Inbound::parse(0x38, &body[..len]).unwrap();
+        assert!(optional.fields().any(|field| field == Field::PreventMatch(Text([modifier, b'F', 0]))));
+        let (kind, len) = V3::new_order(&firm(Some(rule)), &wire(1), &mut body).unwrap();
+        let (v3::Inbound::NewOrder(order), _) = v3::Inbound::parse(kind, &body[..len]).unwrap() else { panic!() };
+        assert_eq!(order.prevent_match, v3::PreventMatch { modifier, level: b'F', group: 0 });
+    }
+    let mut body = [0; BODY_LEN];
+    let (_, len) = V2::new_order(&firm(None), &wire(1), &mut body).unwrap();
+    let (_, optional) = Inbound::parse(0x38, &body[..len]).unwrap();
+    assert!(!optional.fields().any(|field| matches!(field, Field::PreventMatch(_))));
 }

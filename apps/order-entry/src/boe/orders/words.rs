@@ -1,5 +1,6 @@
 //! What the versions say differently: orders, replaces and cancels as messages.
 
+use arrayvec::ArrayVec;
 use market::{Side, Symbol};
 
 use super::super::v2::{self, Field, FieldId, ReturnFields};
@@ -9,6 +10,31 @@ use crate::Text;
 use crate::cl_ord_id::text_of;
 use crate::orders::VenueMessage;
 use crate::session::{WireOrder, WireTarget};
+
+/// Which of two orders of the firm that meet the venue cancels (match trade prevention).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SelfMatchRule {
+    /// The one that comes.
+    CancelNewest,
+    /// The one that rests.
+    CancelOldest,
+    /// Both.
+    CancelBoth,
+}
+
+impl SelfMatchRule {
+    /// The first character of PreventMatch.
+    const fn modifier(self) -> u8 {
+        match self {
+            Self::CancelNewest => b'N',
+            Self::CancelOldest => b'O',
+            Self::CancelBoth => b'B',
+        }
+    }
+}
+
+/// The second character of PreventMatch: among orders of the firm.
+const OF_FIRM: u8 = b'F';
 
 /// Whose orders they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,13 +47,16 @@ pub struct BoeFirm {
     pub account: Text<16>,
     /// Of version 3: the operator, which the futures exchange demands.
     pub operator: Text<18>,
+    /// What the venue does where two orders of the firm meet, as each order says it. By default the
+    /// orders say nothing, and the port's own setting counts.
+    pub self_match: Option<SelfMatchRule>,
 }
 
 impl BoeFirm {
     /// Orders in `capacity`, without names.
     pub const fn new(capacity: Capacity) -> Self {
         let (clearing_firm, account) = (Text([0; 4]), Text([0; 16]));
-        Self { capacity, clearing_firm, account, operator: Text([0; 18]) }
+        Self { capacity, clearing_firm, account, operator: Text([0; 18]), self_match: None }
     }
 }
 
@@ -75,22 +104,19 @@ impl OrderWords for V2 {
             side: side(wire.side, wire.is_short),
             quantity: wire.qty.into(),
         };
-        let fields = [
+        let mut fields = ArrayVec::<Field, 8>::from_iter([
             Field::Price(wire.price.0.into()),
             Field::OrderType(OrderType::LIMIT),
             Field::TimeInForce(time_in_force(wire.is_ioc)),
             Field::Symbol(symbol(wire.symbol)),
             Field::Capacity(firm.capacity),
-            // Neither names nothing where it is empty.
-            Field::ClearingFirm(firm.clearing_firm),
-            Field::Account(firm.account),
-        ];
-        let named = match (is_empty(&firm.clearing_firm), is_empty(&firm.account)) {
-            (true, true) => &fields[..5],
-            (false, true) => &fields[..6],
-            _ => &fields[..],
-        };
-        Some((v2::NewOrder::KIND.into(), order.emit(named, out)?))
+        ]);
+        // Each names nothing where it is empty.
+        fields.extend((!is_empty(&firm.clearing_firm)).then_some(Field::ClearingFirm(firm.clearing_firm)));
+        fields.extend((!is_empty(&firm.account)).then_some(Field::Account(firm.account)));
+        let prevent = |rule: SelfMatchRule| Field::PreventMatch(Text([rule.modifier(), OF_FIRM, 0]));
+        fields.extend(firm.self_match.map(prevent));
+        Some((v2::NewOrder::KIND.into(), order.emit(&fields, out)?))
     }
 
     fn modify(firm: &BoeFirm, target: &WireTarget, wire: &WireOrder, out: &mut [u8]) -> Option<(u16, usize)> {
@@ -139,7 +165,7 @@ impl OrderWords for V3 {
             symbol: symbol(wire.symbol),
             capacity: firm.capacity,
             account: firm.account,
-            prevent_match: v3::PreventMatch { modifier: 0, level: 0, group: 0 },
+            prevent_match: prevented(firm.self_match),
             expire_ns: 0.into(),
             maturity_date: 0.into(),
             open_close: b'N',
@@ -187,6 +213,13 @@ impl OrderWords for V3 {
 
     fn read(message: &Message<'_>) -> Result<Option<(u64, VenueMessage)>, BoeError> {
         read::read_v3(message)
+    }
+}
+
+const fn prevented(rule: Option<SelfMatchRule>) -> v3::PreventMatch {
+    match rule {
+        Some(rule) => v3::PreventMatch { modifier: rule.modifier(), level: OF_FIRM, group: 0 },
+        None => v3::PreventMatch { modifier: 0, level: 0, group: 0 },
     }
 }
 

@@ -6,7 +6,8 @@ use super::books::{Change, Changes};
 use super::numbers::Numbers;
 use crate::fix::codec::{Decimal, Message, parse_number};
 use crate::fix::orders::{
-    CancelReject, CxlRejResponseTo, Defect, ExecType, ExecutionReport, MassCancelReport, OrdStatus, OrderOutcome, Reason,
+    CancelReject, CxlRejResponseTo, Defect, ExecType, ExecutionReport, MassCancelReport, OrdStatus, OrderOutcome,
+    Reason,
 };
 use crate::fix::session::{End, Event};
 use crate::fix::tag::tags;

@@ -2,7 +2,9 @@ use market::{Price, Side, Symbol};
 
 use super::*;
 use crate::fix::codec::{Decimal, Writer};
-use crate::fix::orders::{ExecTransType, ExecType, ExecutionReport, MassCancelReport, OrdStatus, Side as FixSide};
+use crate::fix::orders::{
+    BusinessReason, ExecTransType, ExecType, ExecutionReport, MassCancelReport, OrdStatus, Side as FixSide,
+};
 use crate::fix::session::{Event, MemoryStore, Schedule};
 use crate::orders::{OrderKey, StatedTerms, VenueEvent};
 use crate::risk::InstrumentIdx;
@@ -425,7 +427,7 @@ fn venue_of_fix_that_knows_no_mass_cancel_refuses_it_by_its_number_and_fix_42_ha
     assert_eq!(client.cancel_all(1), Ok(true));
     pump(&mut client, &mut venue, 1);
     let seq = id - client.session.store().id_of(0);
-    venue.session.business_reject(Venue::now(1), b"q", seq, crate::fix::orders::BusinessReason::Type).unwrap();
+    venue.session.business_reject(Venue::now(1), b"q", seq, BusinessReason::UnsupportedMsgType).unwrap();
     let said = messages(&pump(&mut client, &mut venue, 1));
     assert!(matches!(said[..], [VenueMessage::Refused { id: of, .. }] if of == id), "{said:?}");
     let (mut client, _) = open(Version::Fix42);
