@@ -360,3 +360,25 @@ fn redis_with_two_threads_for_input_and_output_answers_fifty_clients() {
     assert_eq!(names.filter(|name| name.starts_with("io_thd_")).count(), 1);
     assert!(redis.interrupt().contains("bye bye"));
 }
+
+#[test]
+fn clients_of_redis_ask_a_server_of_the_kernel_past_it() {
+    let test = "clients_of_redis_ask_a_server_of_the_kernel_past_it";
+    let Some(wire) = wire(test, &["redis-server", "redis-benchmark", "redis-cli"]) else { return };
+    let options = ["--port", "6401", "--bind", "0.0.0.0", "--protected-mode", "no", "--save", ""];
+    let _redis = Program::start(&wire.far, "redis-server", &options);
+    wait_until("the server listens", || is_listening(&wire.far, 6_401));
+    let host = THEIRS.to_string();
+    let server = ["-h", &host, "-p", "6401"];
+    let before = segments_received(&wire.near);
+    for pipeline in ["1", "16"] {
+        let load = ["-c", "20", "-n", "10000", "-q", "-d", "100", "-t", "set,get", "-P", pipeline];
+        let said = text(&run(&wire, "redis-benchmark", &[&server[..], &load].concat()));
+        assert!(said.contains("SET: ") && said.contains("GET: ") && !said.contains("rror"), "{said}");
+        assert_eq!(said.matches("requests per second").count(), 2, "{said}");
+    }
+    let ask = |words: &[&str]| text(&run(&wire, "redis-cli", &[&server[..], words].concat()));
+    assert_eq!(ask(&["set", "price", "100.25"]), "OK\n");
+    assert_eq!(ask(&["get", "price"]), "100.25\n");
+    assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
+}
