@@ -1,6 +1,8 @@
 //! What a child of `fork` has of its parent's, and calls that take several steps.
 
 use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use wirepath_tests::live::preload::{call, compile_with, echo, run, start, text, wire};
@@ -104,4 +106,102 @@ fn child_of_subprocess_leaves_the_sockets_of_its_parent_alone() {
                 \x20   kept.sendall(b'echo'); print(kept.recv(4))\n";
     let said = text(&run(&wire, "python3", &["-c", body, &THEIRS.to_string()]));
     assert_eq!(said, "b'echo'\n".repeat(3));
+}
+
+/// A server whose processes follow each other, and the process that answers.
+struct Succession<'a> {
+    wire: &'a Wire,
+    port: u16,
+}
+
+impl Succession<'_> {
+    /// The process that has answered a request from the far end, by its number.
+    fn answering(&self) -> Option<u32> {
+        let mut caller = call(&self.wire.far, self.port).ok()?;
+        caller.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+        caller.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        caller.read_to_string(&mut answer).ok()?;
+        answer.rsplit_once("\r\n\r\n")?.1.trim().parse().ok()
+    }
+
+    /// Waits for an answer by another process than `before`.
+    fn next(&self, before: Option<u32>) -> Option<u32> {
+        let mut answering = None;
+        wait_until("the next process answers", || {
+            answering = self.answering();
+            answering.is_some() && answering != before
+        });
+        answering
+    }
+}
+
+/// The file that names a daemon, which ends with the test.
+struct PidFile(PathBuf);
+
+impl PidFile {
+    fn process(&self) -> Option<u32> {
+        std::fs::read_to_string(&self.0).ok()?.trim().parse().ok()
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        if let Some(process) = self.process() {
+            let _ = Command::new("kill").args(["-TERM", &process.to_string()]).status();
+        }
+    }
+}
+
+fn signal(number: &str, process: u32) {
+    let sent = Command::new("kill").args([number, &process.to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+#[test]
+fn haproxy_with_a_master_serves_on_after_it_has_reloaded_twice() {
+    let test = "haproxy_with_a_master_serves_on_after_it_has_reloaded_twice";
+    let Some(wire) = wire(test, &["haproxy"]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("haproxy.cfg");
+    let configuration = "global\n nbthread 1\ndefaults\n mode http\n timeout connect 5s\n timeout client 5s\n \
+                         timeout server 5s\nfrontend all\n bind 0.0.0.0:7330\n \
+                         http-request return status 200 content-type text/plain lf-string %pid\n";
+    std::fs::write(&file, configuration).unwrap();
+    let haproxy = start(&wire, "haproxy", &["-W", "-f", file.to_str().unwrap()]);
+    let served = Succession { wire: &wire, port: 7_330 };
+    let mut worker = served.next(None);
+    for _ in 0..2 {
+        signal("-USR2", haproxy.id());
+        worker = served.next(worker);
+    }
+    haproxy.interrupt();
+}
+
+#[test]
+fn nginx_that_another_nginx_replaces_serves_on() {
+    let test = "nginx_that_another_nginx_replaces_serves_on";
+    let Some(wire) = wire(test, &["nginx"]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (name, file) = (folder.path().display(), folder.path().join("nginx.conf"));
+    let configuration = format!(
+        "user root;\nworker_processes 1;\npid {name}/pid;\nerror_log {name}/errors;\nevents {{ }}\n\
+         http {{ access_log off; server {{ listen 7331; location / {{ return 200 \"$pid\"; }} }} }}\n"
+    );
+    std::fs::write(&file, configuration).unwrap();
+    // It starts the next one by the path that it was started by.
+    let path = text(&wire.near.command("which", &["nginx"]).unwrap());
+    let _started = start(&wire, path.trim(), &["-c", file.to_str().unwrap()]);
+    let served = Succession { wire: &wire, port: 7_331 };
+    let (master, old) = (PidFile(folder.path().join("pid")), PidFile(folder.path().join("pid.oldbin")));
+    let worker = served.next(None);
+    let first = master.process().unwrap();
+    signal("-USR2", first);
+    wait_until("the next one has started", || master.process().is_some_and(|next| next != first));
+    signal("-QUIT", first);
+    wait_until("the first one has ended", || !old.0.exists());
+    let next = served.next(worker);
+    assert_eq!(served.answering(), next);
+    signal("-QUIT", master.process().unwrap());
+    wait_until("it ends", || !master.0.exists());
 }
