@@ -113,6 +113,7 @@ pub extern "C" fn wp_open(port: *const c_char, options: *const StackOptions, sta
                 }
             }
         };
+        wirepath::port::note_descriptors();
         let opened = registry::add(Box::new(Stack::open(port, &settings)?))?;
         foreign::write(stack, opened).map(|()| 0)
     })

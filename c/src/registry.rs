@@ -76,8 +76,10 @@ static NEXT_THREAD: AtomicU32 = AtomicU32::new(1);
 /// of the thread that forked, which gets another number for its next stack. Parent and child would
 /// write to the same rings, and the child does not have the pool's memory; and what a stack gives
 /// back when it is dropped, such as its rules, is still the parent's. What a stack has in memory is
-/// lost.
+/// lost. Its descriptors are closed, because each copy keeps the queue, the program and the locks,
+/// also where the parent has ended.
 extern "C" fn forget_in_child() {
+    wirepath::port::close_inherited();
     FIRST_OF_PROCESS.store(NEXT_THREAD.load(Ordering::Relaxed), Ordering::Relaxed);
     THREAD.with(|thread| {
         thread.number.set(0);

@@ -58,4 +58,6 @@ pub use run::Port;
 pub use running::RunningPort;
 pub use serve::{PortWorker, RunningWorker};
 pub use source::PortSource;
+
+pub use crate::sys::inherited::{close_inherited, note_descriptors};
 pub use subscription::{Subscription, listen, multicast, tcp_from, udp};

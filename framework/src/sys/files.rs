@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 
+use super::inherited;
 use super::socket::check;
 
 /// Opens `name` in `directory`; `mode` is for a file that is created.
@@ -19,7 +20,7 @@ pub(crate) fn open_at(directory: &File, name: &OsStr, flags: i32, mode: u32) -> 
     // SAFETY: a string and a descriptor that are borrowed for the call (1).
     let fd = check(unsafe { libc::openat(directory.as_raw_fd(), name.as_ptr(), flags | libc::O_CLOEXEC, mode) })?;
     // SAFETY: new (2).
-    Ok(unsafe { File::from_raw_fd(fd) })
+    Ok(inherited::note(unsafe { File::from_raw_fd(fd) }))
 }
 
 /// Links the file `from` of `directory` to the name `to` there; an existing file with that name

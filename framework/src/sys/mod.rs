@@ -3,6 +3,7 @@
 
 #[allow(unsafe_code)]
 pub(crate) mod files;
+pub(crate) mod inherited;
 #[allow(unsafe_code)]
 pub(crate) mod interface;
 #[allow(unsafe_code)]

@@ -9,6 +9,8 @@
 //! 2. A descriptor that the kernel returns is new and has no other owner; one that is passed is
 //!    borrowed from its owner for the call.
 //! 3. The kernel writes only into plain data: any bytes are a valid value.
+//! 4. A descriptor that is closed here is a copy in a child of `fork`, whose owners are neither used
+//!    nor dropped there.
 
 use core::ffi::c_int;
 use core::ptr;
@@ -17,6 +19,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use super::inherited;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 /// `struct packet_mreq`: an entry for the NIC's filter, requested by a packet socket.
@@ -43,7 +46,13 @@ pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<
     // SAFETY: no address is passed.
     let fd = check(unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) })?;
     // SAFETY: new (2).
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(inherited::note(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+/// Closes a descriptor that a child of `fork` has of its parent.
+pub(crate) fn close(fd: RawFd) {
+    // SAFETY: (4); no address is passed.
+    unsafe { libc::close(fd) };
 }
 
 /// Sets an option of a packet socket.

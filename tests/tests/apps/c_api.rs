@@ -6,7 +6,7 @@ use core::mem::{offset_of, size_of};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -295,6 +295,31 @@ fn accepted_connection_stays_on_a_shared_interface_when_its_listener_closes() {
     });
     assert_eq!(succeeded(running.wait_with_output().unwrap()), "as promised\n");
     assert_eq!(heard.unwrap(), 0, "the end of the connection");
+}
+
+#[test]
+fn child_of_a_killed_process_keeps_neither_its_queue_nor_its_program() {
+    let test = "child_of_a_killed_process_keeps_neither_its_queue_nor_its_program";
+    let (Some(wire), Some(place)) = (Wire::new(test), installed(test)) else { return };
+    wire.near.ip(&["addr", "add", &format!("{OURS}/24"), "dev", NEAR]).unwrap();
+    let program = compiled("tests/forked.c", place);
+    let fork_and_end = || {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", wire.near.name()]).arg(&program).arg(NEAR);
+        let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        said.trim().parse::<u32>().unwrap_or_else(|_| panic!("{said}"))
+    };
+    let first = fork_and_end();
+    let kernels = wire.near.run(|| UdpSocket::bind((OURS, 9_200)).unwrap());
+    kernels.set_nonblocking(true).unwrap();
+    let sender = wire.far.run(|| UdpSocket::bind((THEIRS, 0)).unwrap());
+    wait_until("the kernel has its datagrams again", || {
+        sender.send_to(b"x", (OURS, 9_200)).unwrap();
+        kernels.recv(&mut [0; 8]).is_ok()
+    });
+    let second = fork_and_end();
+    let kill = |pid: u32| Command::new("kill").arg(pid.to_string()).status().unwrap().success();
+    assert_eq!([kill(first), kill(second)], [true; 2], "both children were there");
 }
 
 #[test]

@@ -19,6 +19,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use super::assembler::Insn;
+use crate::sys::inherited;
 
 const MAP_CREATE: c_long = 0;
 const MAP_UPDATE: c_long = 2;
@@ -453,7 +454,7 @@ unsafe fn new_fd<T: IntoBytes + Immutable>(command: c_long, attribute: &T) -> io
     // SAFETY: the caller's promise.
     let fd = unsafe { bpf(command, attribute) }?;
     // SAFETY: the kernel returned a descriptor that is new (4).
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(inherited::note(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
 /// # Safety

@@ -13,8 +13,8 @@
 //! This is `unsafe` because the kernel accesses the same memory.
 //!
 //! Invariants:
-//! 1. The memory of a ring stays mapped as long as its `Memory` lives, and a ring owns its
-//!    `Memory`.
+//! 1. The memory of a ring stays mapped as long as its `Memory` lives, in the process that mapped
+//!    it, and a ring owns its `Memory`. A child of `fork` has none of it, and uses no ring.
 //! 2. `producer`, `consumer` and `flags` point to aligned words of that memory, `slots` to `len`
 //!    aligned slots in it; that is checked against the mapping's length when the ring is made.
 //!    `len` is a power of two.
@@ -191,6 +191,10 @@ impl<T: Copy> MappedRing<T> {
         };
         match NonNull::new(base.cast::<u8>()) {
             Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => {
+                // A child of `fork` would keep the socket, and so the queue, by its copy of the
+                // mapping. A failure leaves it that copy.
+                // SAFETY: the range has just been mapped, and stays so in this process (1).
+                unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_DONTFORK) };
                 Self::over(base, bytes, Memory::Pages { base, len: bytes }, offsets, len)
             }
             _ => Err(io::Error::last_os_error()),
