@@ -9,8 +9,8 @@
 //! 2. A descriptor that the kernel returns is new and has no other owner; one that is passed is
 //!    borrowed from its owner for the call.
 //! 3. The kernel writes only into plain data: any bytes are a valid value.
-//! 4. A descriptor that is closed here is a copy in a child of `fork`, whose owners are neither used
-//!    nor dropped there.
+//! 4. A descriptor that is closed here is a copy in a child of `fork`, whose owners are neither
+//! used    nor dropped there.
 
 use core::ffi::c_int;
 use core::ptr;
