@@ -5,6 +5,7 @@ mod congestion;
 mod fairness;
 mod faults;
 mod late_acks;
+mod malformed;
 mod pair;
 mod rc;
 mod states;
