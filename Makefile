@@ -181,7 +181,8 @@ sim: tools ## TCP in virtual time: loss, reordering, damage, blackouts, full rin
 soak: root tools ## as root: 10,000 cases of each property; SOAK_FRAMES=100000000 over AF_XDP and a veth pair, a balance to the frame; 10 million over mlx5 rings of every length; datagrams of every size, captures at their pace, a gibibyte each way over TCP; large programs under the preload library
 	$(call want,ip,iproute2,for network namespaces,exit 2)
 	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,for the software ConnectX,exit 2)
-	PROPTEST_CASES=$(SOAK_CASES) cargo test --release -p wirepath -p wirepath-market -p wirepath-order-entry -p wirepath-matching-engine -p wirepath-sockets -p wirepath-rdma --lib
+	PROPTEST_CASES=$(SOAK_CASES) cargo test --release -p wirepath -p wirepath-market -p wirepath-order-entry -p wirepath-matching-engine -p wirepath-sockets --lib
+	PROPTEST_CASES=$(SOAK_CASES) cargo test --release -p wirepath-rdma --lib
 	cargo build --release -p wirepath-tests --bin soak
 	SOAK_FRAMES=$(SOAK_FRAMES) $(TARGET)/release/soak
 	MLX5_SOAK_FRAMES=$(MLX5_SOAK_FRAMES) cargo test --release -p wirepath-tests --test mlx5_soak -- --nocapture --test-threads 1

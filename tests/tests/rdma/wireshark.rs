@@ -1,9 +1,14 @@
 //! Wireshark's dissector reads the headers of each kind of packet as `rdma::wire` does, which
-//! `wirepath capture` shows. FLUSH and ATOMIC WRITE are left out: Wireshark 4.0 does not know them.
+//! `wirepath capture` shows, and the messages of connections as `rdma::cm` does. Left out is what
+//! Wireshark 4.0 does not know: FLUSH and ATOMIC WRITE, MRA, SIDR_REQ and SIDR_REP.
 
 use std::fs;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 
+use rdma::cm::{
+    About, Drep, Dreq, IpHeader, Message, PortSpace, Rej, RejFields, RejectReason, Rep, RepFields, Req, ReqFields, Rtu,
+};
 use rdma::wire::aeth::{Aeth, Nak, Syndrome};
 use rdma::wire::bth::{Bth, BthFields};
 use rdma::wire::extended::{AtomicEth, Deth, Reth};
@@ -154,6 +159,19 @@ fn number(value: &str) -> &str {
     }
 }
 
+/// A line for each frame, with the values of the fields between bars.
+fn dissect(frames: &[Vec<u8>], fields: &[&str]) -> String {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("roce.pcap");
+    fs::write(&path, capture(frames)).expect("a capture");
+    let fields = fields.iter().flat_map(|field| ["-e", field]);
+    let options = ["-n", "-T", "fields", "-E", "separator=|", "-E", "occurrence=f", "-r"];
+    let output = Command::new("tshark").args(options).arg(&path).args(fields).output().expect("tshark runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(text.lines().count(), frames.len(), "{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
 #[test]
 fn dissector_agrees_on_each_kind_of_packet() {
     let test = "dissector_agrees_on_each_kind_of_packet";
@@ -167,20 +185,201 @@ fn dissector_agrees_on_each_kind_of_packet() {
     };
     let opcodes: Vec<Opcode> = (0..=255).map(Opcode).filter(is_known).collect();
     let frames: Vec<Vec<u8>> = (0..).zip(&opcodes).map(|(number, opcode)| frame(&packet(*opcode, number))).collect();
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("roce.pcap");
-    fs::write(&path, capture(&frames)).expect("a capture");
-    let fields = FIELDS.iter().flat_map(|field| ["-e", field]);
-    let options = ["-n", "-T", "fields", "-E", "separator=|", "-E", "occurrence=f", "-r"];
-    let output = Command::new("tshark").args(options).arg(&path).args(fields).output().expect("tshark runs");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let theirs: Vec<&str> = text.lines().collect();
-    assert_eq!(theirs.len(), frames.len(), "{}", String::from_utf8_lossy(&output.stderr));
-    for ((opcode, frame), theirs) in opcodes.iter().zip(&frames).zip(theirs) {
+    let text = dissect(&frames, &FIELDS);
+    for ((opcode, frame), theirs) in opcodes.iter().zip(&frames).zip(text.lines()) {
         let named: Vec<String> =
             FIELDS.iter().zip(ours(frame)).map(|(name, value)| format!("{name} {value}")).collect();
         let dissected: Vec<String> =
             FIELDS.iter().zip(theirs.split('|')).map(|(name, value)| format!("{name} {}", number(value))).collect();
         assert_eq!(dissected, named, "{opcode}");
+    }
+}
+
+const NEAR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const FAR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+/// A datagram to queue pair 1.
+fn mad_frame(mad: &[u8]) -> Vec<u8> {
+    let fields = BthFields {
+        opcode: Opcode::new(Transport::Ud, Operation::SendOnly),
+        solicited: false,
+        pad: 0,
+        pkey: 0xffff,
+        destination: Qpn::new(1),
+        ack_request: false,
+        psn: Psn::new(7),
+    };
+    let deth = Deth::new(0x8001_0000, Qpn::new(1));
+    frame(&[Bth::new(&fields).as_bytes(), deth.as_bytes(), mad].concat())
+}
+
+/// The messages, each with values that differ.
+fn mads() -> Vec<Vec<u8>> {
+    let ([local_gid, remote_gid], psn) = ([NEAR, FAR].map(|address| address.to_ipv6_mapped()), Psn::new(0x12_3456));
+    let transaction = 0x1122_3344_5566_7788;
+    let req = ReqFields {
+        transaction,
+        local_comm_id: 0x0102_0304,
+        service_id: PortSpace::Tcp.service_id(7174),
+        ca_guid: 0x0203_0405_0607_0809,
+        qpn: Qpn::new(0x11),
+        responder_resources: 3,
+        initiator_depth: 5,
+        remote_response_timeout: 17,
+        transport: 1,
+        psn,
+        local_response_timeout: 18,
+        retry_cnt: 6,
+        pkey: 0xffff,
+        mtu: 3,
+        rnr_retry: 5,
+        cm_retries: 15,
+        srq: true,
+        local_gid,
+        remote_gid,
+        traffic_class: 0x2a,
+        hop_limit: 64,
+        ack_timeout: 14,
+    };
+    let rep = RepFields {
+        transaction,
+        local_comm_id: 0x0a0b_0c0d,
+        remote_comm_id: 0x0102_0304,
+        qpn: Qpn::new(0x22),
+        psn,
+        responder_resources: 4,
+        initiator_depth: 2,
+        ack_delay: 9,
+        rnr_retry: 7,
+        srq: true,
+        ca_guid: 0x0908_0706_0504_0302,
+    };
+    let rej = RejFields {
+        transaction,
+        local_comm_id: 0x0a0b_0c0d,
+        remote_comm_id: 0x0102_0304,
+        about: About::Rep,
+        reason: RejectReason::StaleConnection,
+    };
+    let addresses = IpHeader::new(49_152, local_gid, remote_gid);
+    let (ours, theirs) = (0x0102_0304, 0x0a0b_0c0d);
+    vec![
+        Req::new(&req, addresses.as_bytes()).as_bytes().to_vec(),
+        Rep::new(&rep, b"granted").as_bytes().to_vec(),
+        Rtu::new(transaction, ours, theirs).as_bytes().to_vec(),
+        Rej::new(&rej, b"info", b"refused").as_bytes().to_vec(),
+        Dreq::new(transaction, ours, theirs, Qpn::new(0x22)).as_bytes().to_vec(),
+        Drep::new(transaction, theirs, ours).as_bytes().to_vec(),
+    ]
+}
+
+/// What our parser finds in a message, by the names of the dissector's fields.
+fn parsed(mad: &[u8]) -> Vec<(&'static str, u64)> {
+    match Message::parse(mad).expect("a message") {
+        Message::Req(req) => parsed_req(&req.fields(), IpHeader::parse(req.private_data()).expect("addresses").port()),
+        Message::Rep(rep) => {
+            let fields = rep.fields();
+            vec![
+                ("mad.transactionid", fields.transaction),
+                ("cm.rep", fields.local_comm_id.into()),
+                ("cm.rep.remotecommid", fields.remote_comm_id.into()),
+                ("cm.rep.localqpn", fields.qpn.get().into()),
+                ("cm.rep.startpsn", fields.psn.get().into()),
+                ("cm.rep.respres", fields.responder_resources.into()),
+                ("cm.rep.initdepth", fields.initiator_depth.into()),
+                ("cm.rep.tgtackdelay", fields.ack_delay.into()),
+                ("cm.rep.failoveracc", 1),
+                ("cm.rep.rnrretrcount", fields.rnr_retry.into()),
+                ("cm.rep.srq", fields.srq.into()),
+                ("cm.rep.localcaguid", fields.ca_guid),
+            ]
+        }
+        Message::Rtu(rtu) => vec![
+            ("mad.transactionid", rtu.transaction()),
+            ("cm.rtu.localcommid", rtu.local_comm_id().into()),
+            ("cm.rtu.remotecommid", rtu.remote_comm_id().into()),
+        ],
+        Message::Rej(rej) => {
+            let fields = rej.fields();
+            vec![
+                ("mad.transactionid", fields.transaction),
+                ("cm.rej.localcommid", fields.local_comm_id.into()),
+                ("cm.rej.remotecommid", fields.remote_comm_id.into()),
+                ("cm.rej.msgrej", fields.about as u64),
+                ("cm.rej.rejinfolen", rej.info().len() as u64),
+                ("cm.rej.reason", fields.reason.code().into()),
+            ]
+        }
+        Message::Dreq(dreq) => vec![
+            ("mad.transactionid", dreq.transaction()),
+            ("cm.dreq.localcommid", dreq.local_comm_id().into()),
+            ("cm.dreq.remotecommid", dreq.remote_comm_id().into()),
+            ("cm.req.remoteqpneecn", dreq.remote_qpn().get().into()),
+        ],
+        Message::Drep(drep) => vec![
+            ("mad.transactionid", drep.transaction()),
+            ("cm.drsp.localcommid", drep.local_comm_id().into()),
+            ("cm.drsp.remotecommid", drep.remote_comm_id().into()),
+        ],
+        other => panic!("{other:?} is not known to the dissector"),
+    }
+}
+
+fn parsed_req(fields: &ReqFields, port: u16) -> Vec<(&'static str, u64)> {
+    vec![
+        ("mad.transactionid", fields.transaction),
+        ("cm.req", fields.local_comm_id.into()),
+        ("cm.req.serviceid", fields.service_id),
+        ("cm.req.localcaguid", fields.ca_guid),
+        ("cm.req.localqpn", fields.qpn.get().into()),
+        ("cm.req.responderres", fields.responder_resources.into()),
+        ("cm.req.initdepth", fields.initiator_depth.into()),
+        ("cm.req.remoteresptout", fields.remote_response_timeout.into()),
+        ("cm.req.transpsvctype", fields.transport.into()),
+        ("cm.req.startpsn", fields.psn.get().into()),
+        ("cm.req.localresptout", fields.local_response_timeout.into()),
+        ("cm.req.retrcount", fields.retry_cnt.into()),
+        ("cm.req.pkey", fields.pkey.into()),
+        ("cm.req.pppmtu", fields.mtu.into()),
+        ("cm.req.rnrretrcount", fields.rnr_retry.into()),
+        ("cm.req.maxcmretr", fields.cm_retries.into()),
+        ("cm.req.srq", fields.srq.into()),
+        ("cm.req.prim_localgid_ipv4", four(fields.local_gid)),
+        ("cm.req.prim_remotegid_ipv4", four(fields.remote_gid)),
+        ("cm.req.prim_tfcclass", fields.traffic_class.into()),
+        ("cm.req.prim_hoplim", fields.hop_limit.into()),
+        ("cm.req.prim_localacktout", fields.ack_timeout.into()),
+        ("cm.req.ip_cm.sport", port.into()),
+        ("cm.req.ip_cm.sip4", four(fields.local_gid)),
+        ("cm.req.ip_cm.dip4", four(fields.remote_gid)),
+    ]
+}
+
+fn four(gid: Ipv6Addr) -> u64 {
+    gid.to_ipv4_mapped().expect("an address of IPv4").to_bits().into()
+}
+
+/// The number that a value of the dissector is, in whatever way it is written.
+fn read_number(value: &str) -> Option<u64> {
+    let value = number(value);
+    let hex = value.strip_prefix("0x").map(|hex| u64::from_str_radix(hex, 16).ok());
+    let address = || value.parse::<Ipv4Addr>().ok().map(|address| address.to_bits().into());
+    hex.unwrap_or_else(|| value.parse().ok().or_else(address))
+}
+
+#[test]
+fn dissector_agrees_on_the_messages_of_connections() {
+    let test = "dissector_agrees_on_the_messages_of_connections";
+    if !has_program(test, "tshark") {
+        return;
+    }
+    for mad in mads() {
+        let ours = parsed(&mad);
+        let names: Vec<String> = ours.iter().map(|(name, _)| format!("infiniband.{name}")).collect();
+        let text = dissect(&[mad_frame(&mad)], &names.iter().map(String::as_str).collect::<Vec<_>>());
+        let theirs: Vec<_> = text.trim_end_matches('\n').split('|').map(read_number).collect();
+        let theirs: Vec<_> = ours.iter().map(|(name, _)| *name).zip(theirs).collect();
+        let ours: Vec<_> = ours.into_iter().map(|(name, value)| (name, Some(value))).collect();
+        assert_eq!(theirs, ours);
     }
 }

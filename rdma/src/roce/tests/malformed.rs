@@ -1,5 +1,5 @@
-//! Requests with a right ICRC that are wrong: each row of what a responder checks (InfiniBand 9.7.4)
-//! is refused as an invalid request, and changes nothing.
+//! Requests with a right ICRC that are wrong: what fails a check of the responder (InfiniBand
+//! 9.7.4) is refused as an invalid request, and changes nothing.
 
 use super::pair::{MEMORY, Pair, seal};
 use crate::roce::*;
