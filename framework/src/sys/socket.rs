@@ -10,7 +10,7 @@
 //!    borrowed from its owner for the call.
 //! 3. The kernel writes only into plain data: any bytes are a valid value.
 //! 4. A descriptor that is closed here is a copy in a child of `fork`, whose owners are neither
-//! used    nor dropped there.
+//!    used nor dropped there.
 
 use core::ffi::c_int;
 use core::ptr;
