@@ -40,18 +40,19 @@ const CALLER: &str = env!("CARGO_BIN_EXE_caller");
 const TRADER: &str = env!("CARGO_BIN_EXE_trader");
 
 /// The parts that may be measured alone: `cargo bench -p wirepath-benches --bench report -- tcp`.
-const PARTS: [(&str, &str); 13] = [
+const PARTS: [(&str, &str); 14] = [
     ("memory", "frames in memory"),
     ("tcp", "TCP in memory"),
     ("sockets", "calls of sockets in memory"),
     ("trading", "books of a feed, in memory"),
-    ("rdma", "RDMA in memory"),
+    ("rdma", "RDMA in memory, and live-rdma"),
     ("connectx", "mlx5, alone and on software ConnectXs"),
     ("counts", "of these six what is counted, which is the same on a busy machine"),
     ("live", "AF_XDP on a veth pair, and live-tcp"),
     ("live-tcp", "TCP to a kernel over a veth pair"),
     ("live-orders", "of that orders behind a burst"),
     ("live-trade", "of that a tick and its order, as the venue sees them"),
+    ("live-rdma", "RDMA over a veth pair, beside TCP"),
     ("live-sockets", "unmodified programs on wirepath, and on the kernel, over a veth pair"),
     ("live-echo", "TCP over a wire that loses much, ten minutes; only where it is asked for"),
 ];
@@ -136,6 +137,9 @@ impl Report {
         if is_wanted(&["rdma", "counts"]) {
             self.section = Section::Rdma;
             rdma::lines(self.samples / 4, &Subject::new(PACKETS), |line| self.add(line));
+        }
+        if is_wanted(&["rdma", "live-rdma"]) {
+            self.live(Section::Rdma, |live| live.rdma());
         }
         if is_wanted(&["connectx", "counts"]) {
             self.connectx();

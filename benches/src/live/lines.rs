@@ -6,6 +6,7 @@ use super::echo::{self, Stack, Task, echo};
 use super::goodput::{SendCounts, Sender, goodput};
 use super::multicast::{self, PollMode, Reception};
 use super::order::{self, Order, Verb};
+use super::rdma::{self, Request};
 use super::reflector::Lockstep;
 use super::round_trip::{self, Kind, Times};
 use super::tcp_round_trip::{Server, exchange};
@@ -94,6 +95,28 @@ impl Live<'_> {
         let (ours, theirs, _) = apart(&found, |[times, _]: &[TickTimes; 2]| times.send.p50);
         self.add(Line::new("  of each, the venue's call that sends the tick, to our trader, p50", "ns", ours));
         self.add(Line::new("  of each, the venue's call that sends the tick, to the C program, p50", "ns", theirs));
+    }
+
+    /// RDMA over a veth, beside TCP.
+    pub fn rdma(&mut self) {
+        let count = if is_quick() { 3_000 } else { 10_000 };
+        let found = self.cores().and_then(|cores| {
+            turns(
+                PAIRS,
+                || Ok([rdma::requests(cores, Request::Read, count)?, rdma::requests(cores, Request::Write, count)?]),
+                || Ok([exchange(cores, Server::Kernel, count)?, exchange(cores, Server::Ours, count)?]),
+            )
+        });
+        let (read, kernel, ratio) = apart(&found, |[times, _]: &[Times; 2]| times.p50);
+        self.add(Line::new("READ of 64 B over veth, post to completion, both ends spin, p50", "ns", read));
+        self.add(Line::new("  TCP between kernel sockets, 64 B and back, in the same run, p50", "ns", kernel));
+        self.add(Line::new("  READ over the kernel's TCP, p50", "x", ratio).at_most(0.5).hoping(0.42));
+        let (.., ratio) = apart(&found, |[times, _]: &[Times; 2]| times.p99);
+        self.add(Line::new("  READ over the kernel's TCP, p99", "x", ratio));
+        let (write, ours, ratio) = apart(&found, |[_, times]: &[Times; 2]| times.p50);
+        self.add(Line::new("  WRITE of 64 B, post to completion, p50", "ns", write));
+        self.add(Line::new("  TCP of a kernel's client to our server, 64 B and back, p50", "ns", ours));
+        self.add(Line::new("  WRITE over that, p50", "x", ratio));
     }
 
     fn forwarding(&mut self) {

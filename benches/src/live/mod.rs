@@ -16,6 +16,7 @@ pub mod multicast;
 pub mod order;
 pub mod pair;
 pub mod port;
+pub mod rdma;
 pub mod reflector;
 pub mod round_trip;
 #[allow(unsafe_code)]

@@ -1,0 +1,178 @@
+//! One request of 64 bytes by RDMA over a veth pair, from its post to its completion, while both
+//! ends spin: two RoCE devices of ours on AF_XDP ports, beside TCP's request and response
+//! ([`tcp_round_trip`](super::tcp_round_trip)) in the same run. The far end's worker answers a READ
+//! without its application.
+
+use core::net::Ipv4Addr;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::fmt;
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use rdma::mirror::{Peer, connect};
+use rdma::port::{PathError, PathState, RoceNode, first_psn, mtu_of, subscription};
+use rdma::roce::{
+    Access, Buffer, CqHandle, Data, Device, DeviceConfig, Mr, Mtu, Path, QpHandle, QpOptions, Region, Remote,
+    SendOperation, SendRequest, Sge, Status,
+};
+use rdma::wire::opcode::Transport;
+use rdma::wire::psn::Psn;
+use rdma::wire::qpn::Qpn;
+use wirepath::port::{EmbeddedPort, Port};
+
+use super::pair::{FAR, NEAR};
+use super::round_trip::{Times, beside, times, until};
+
+/// Bytes of a request.
+const LEN: u32 = 64;
+const MEMORY: usize = 4_096;
+
+/// The kind of request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Brings bytes of the far end's memory.
+    Read,
+    /// Places bytes there. It is complete when the far end has acknowledged it.
+    Write,
+}
+
+/// The times of `count` requests, one after the other.
+///
+/// # Errors
+/// Why they could not be measured.
+pub fn requests(cores: [usize; 2], request: Request, count: usize) -> Result<Times, String> {
+    let (to_server, from_client) = mpsc::channel();
+    let (to_client, from_server) = mpsc::channel();
+    let serve = move |ready: &AtomicBool, stopping: &AtomicBool| serve((&to_client, &from_client), ready, stopping);
+    beside(cores, serve, move || ask((&to_server, &from_server), request, count))
+}
+
+/// What one end tells the other about itself.
+#[derive(Clone, Copy)]
+struct Name {
+    qpn: Qpn,
+    psn: Psn,
+    memory: Remote,
+}
+
+/// A port with a device, a queue pair, and memory that the peer may reach.
+struct Side {
+    port: EmbeddedPort<RoceNode>,
+    mtu: Mtu,
+    cq: CqHandle,
+    qp: QpHandle,
+    mr: Mr,
+    psn: Psn,
+}
+
+impl Side {
+    fn open(interface: &str) -> Result<Self, String> {
+        let mtu = mtu_of(interface).map_err(text)?;
+        let node = RoceNode::new(&DeviceConfig { mtu, ..DeviceConfig::default() });
+        let port = Port::open(interface).map_err(text)?.named("rdma-bench").subscribe(subscription());
+        let mut port = port.embed(node).map_err(text)?;
+        let device = port.app_mut().device_mut();
+        let (pd, cq) = (device.create_pd().map_err(text)?, device.create_cq(16).map_err(text)?);
+        let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
+        let mr = device.register(pd, Region::from(&Buffer::zeroed(MEMORY)), access).map_err(text)?;
+        let options = QpOptions {
+            transport: Transport::Rc,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            send_depth: 4,
+            recv_depth: 1,
+            srq: None,
+            signals_all: true,
+        };
+        let qp = device.create_qp(&options).map_err(text)?;
+        // From the first turn on the frames of RoCE come here and not to the kernel.
+        port.poll();
+        Ok(Self { port, mtu, cq, qp, mr, psn: first_psn() })
+    }
+
+    fn device(&mut self) -> &mut Device {
+        self.port.app_mut().device_mut()
+    }
+
+    fn name(&mut self) -> Result<Name, String> {
+        let qp = self.qp;
+        let qpn = self.device().qpn(qp).ok_or("the queue pair has no number")?;
+        Ok(Name { qpn, psn: self.psn, memory: Remote { address: self.mr.address, rkey: self.mr.key } })
+    }
+
+    fn path(&mut self, peer: Ipv4Addr) -> Result<Path, String> {
+        let mut found = Err(format!("{peer} does not answer ARP"));
+        until(|| {
+            self.port.poll();
+            match self.port.with_app(|node, cx| node.path(peer, cx)) {
+                Ok(PathState::Known(path)) => found = Ok(path),
+                Ok(PathState::Resolving(_)) | Err(PathError::NeighborMissing(_)) => return false,
+                Err(error) => found = Err(text(error)),
+            }
+            true
+        });
+        found
+    }
+
+    fn connect(&mut self, peer: Ipv4Addr, theirs: Name) -> Result<(), String> {
+        let peer = Peer {
+            qpn: theirs.qpn,
+            psn: theirs.psn,
+            own_psn: self.psn,
+            path: self.path(peer)?,
+            mtu: self.mtu,
+            access: Access::REMOTE_READ | Access::REMOTE_WRITE,
+            reads: 1,
+        };
+        let qp = self.qp;
+        connect(self.device(), qp, &peer).map_err(text)
+    }
+
+    /// One request, to its completion.
+    fn request(&mut self, operation: SendOperation) -> bool {
+        let (cq, qp, sge) = (self.cq, self.qp, [Sge { address: self.mr.address, len: LEN, lkey: self.mr.key }]);
+        if self.device().post_send(qp, &SendRequest::new(0, operation, Data::Sges(&sge))).is_err() {
+            return false;
+        }
+        let mut status = None;
+        until(|| {
+            self.port.poll();
+            status = self.device().poll_cq(cq).map(|completion| completion.status);
+            status.is_some()
+        });
+        status == Some(Status::Success)
+    }
+}
+
+type Names<'a> = (&'a Sender<Name>, &'a Receiver<Name>);
+
+/// Answers until stopped.
+fn serve((names, theirs): Names<'_>, ready: &AtomicBool, stopping: &AtomicBool) -> Result<(), String> {
+    let mut side = Side::open(FAR.interface)?;
+    names.send(side.name()?).map_err(text)?;
+    ready.store(true, Ordering::Release);
+    while !stopping.load(Ordering::Relaxed) {
+        side.port.poll();
+        if let Ok(name) = theirs.try_recv() {
+            side.connect(NEAR.address, name)?;
+        }
+    }
+    Ok(())
+}
+
+fn ask((names, theirs): Names<'_>, request: Request, count: usize) -> Result<Times, String> {
+    let mut side = Side::open(NEAR.interface)?;
+    let server = theirs.recv().map_err(text)?;
+    side.connect(FAR.address, server)?;
+    // Its first request may come before the server has connected: it is sent again then.
+    names.send(side.name()?).map_err(text)?;
+    let operation = match request {
+        Request::Read => SendOperation::Read(server.memory),
+        Request::Write => SendOperation::Write(server.memory),
+    };
+    Ok(Times::of(times(count, &mut || side.request(operation))?))
+}
+
+fn text(error: impl fmt::Display) -> String {
+    error.to_string()
+}
