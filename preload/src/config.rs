@@ -6,7 +6,7 @@ use core::ops::RangeInclusive;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::env;
 use std::fmt::Display;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sockets::System;
 use sockets::rules::{Decision, Query, Role, Rules, Traffic};
@@ -177,6 +177,13 @@ pub(crate) fn note_standard_error() {
     thread::uninterrupted(|| {
         *STANDARD_ERROR.lock().unwrap_or_else(PoisonError::into_inner) = sys::identity(2);
     });
+}
+
+/// Held over a `fork`, so that the child finds it unlocked.
+pub(crate) type StandardError = MutexGuard<'static, Option<[u64; 3]>>;
+
+pub(crate) fn lock_standard_error() -> StandardError {
+    STANDARD_ERROR.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn is_standard_error() -> bool {

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use wirepath::counters::unpublish;
 
 use crate::abi::stdio::{self, StreamTable};
+use crate::config::StandardError;
 use crate::engine::file::{self, OpenFiles};
 use crate::engine::group::{EngineMask, Engines};
 use crate::engine::{sets, table, thread};
@@ -174,6 +175,8 @@ const LONGEST_EXIT: Duration = Duration::from_secs(2);
 /// What is held from before a `fork` until after it, so that no other thread is within it: the heap
 /// in any case, and where the process has an engine, what belongs to that.
 struct Held {
+    /// Given back first: an engine that is left may say something.
+    _standard_error: StandardError,
     of_engines: Option<HeldOfEngines>,
     _signals: BlockedSignals,
 }
@@ -221,8 +224,9 @@ extern "C" fn before_fork() {
         calls::listener::leave_listeners(&mut engines);
         HeldOfEngines { streams: stdio::lock_streams(), sets: sets::lock(), engines }
     });
+    let standard_error = config::lock_standard_error();
     heap::lock_for_fork();
-    let held = ManuallyDrop::new(Held { of_engines, _signals: signals });
+    let held = ManuallyDrop::new(Held { _standard_error: standard_error, of_engines, _signals: signals });
     let _ = HELD.try_with(|place| place.set(Some(held)));
 }
 
@@ -232,7 +236,7 @@ extern "C" fn after_fork() {
 
 extern "C" fn after_fork_in_child() {
     // The signals are dropped last.
-    let Some(Held { of_engines: Some(held), _signals }) = take_held() else { return };
+    let Some(Held { of_engines: Some(held), _signals, .. }) = take_held() else { return };
     let HeldOfEngines { streams, mut sets, mut engines } = held;
     drop(streams);
     let mut had_one = false;

@@ -164,7 +164,10 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             report(&notice.to_string());
         }
         let may_send = self.follow(report);
-        is_busy |= self.feed();
+        // An order of now would leave when the standby has not taken over.
+        if !self.standby.as_ref().is_some_and(StandbyLink::hands_over) {
+            is_busy |= self.feed();
+        }
         if self.connection.stream.is_none() && may_send {
             self.connect(report);
         }
@@ -194,8 +197,12 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     fn reconcile(&mut self, report: &mut impl FnMut(&str)) {
         let Some(line) = &mut self.drop_copy else { return };
         let (now_ns, core) = (self.host.now_ns(), self.gateway.core_mut());
-        if let Err(why) = line.turn(now_ns, &*self.host, |trade| core.drop_copied(trade, now_ns)) {
+        if let Err(why) = line.turn(now_ns, &*self.host, |trade, of| core.drop_copied(trade, of, now_ns)) {
             report(&why);
+        }
+        if let Some(why) = line.take_unread() {
+            core.disarm(now_ns);
+            report(&format!("{why}: no order passes until a person has compared, and arms"));
         }
         if line.is_absent(now_ns) {
             core.disarm(now_ns);
@@ -372,7 +379,11 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             // Whoever asked may have gone.
             Command::Status(answer) => drop(answer.send(core.status())),
             Command::Disarm => core.disarm(now_ns),
-            Command::CancelAll => core.cancel_all(now_ns),
+            Command::CancelAll => {
+                // Who cancels does not wait for a standby, nor does the standby know of it.
+                self.standby.iter_mut().for_each(StandbyLink::keep);
+                core.cancel_all(now_ns);
+            }
             Command::Alone => {
                 if let Err(error) = core.set_standby(0, now_ns) {
                     report(&format!("the journal's disk failed: {error}: after a power cut say `alone` again"));

@@ -1,8 +1,8 @@
 //! A trade that the drop copy alone has.
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
-use common::{Buyer, RESERVE, SECOND, TestGateway, Venue, book, config, gateway, session};
-use market::Price;
+use common::{Buyer, RESERVE, SECOND, SYMBOL, TestGateway, Venue, book, config, gateway, session};
+use market::{Price, Side, Symbol};
 use order_entry::orders::{ExecId, OrderKey, VenueEvent};
 use order_entry::risk::KillSwitch;
 use order_gateway::drop_copy::{Difference, Trade};
@@ -38,7 +38,7 @@ fn bought(gateway: &TestGateway) -> u32 {
 #[test]
 fn trade_that_the_session_has_missed_is_booked_once_and_stops_orders() {
     let (mut gateway, mut venue) = rig();
-    gateway.core_mut().drop_copied(trade(7, 30), 2 * SECOND);
+    gateway.core_mut().drop_copied(trade(7, 30), None, 2 * SECOND);
     assert_eq!((gateway.reconcile(2 * SECOND + LAG - 1), bought(&gateway)), (None, 0));
     assert_eq!(gateway.reconcile(2 * SECOND + LAG), Some(Difference::OnlyTheirs(trade(7, 30))));
     assert_eq!((bought(&gateway), gateway.core().counts().missed), (30, 1));
@@ -48,7 +48,7 @@ fn trade_that_the_session_has_missed_is_booked_once_and_stops_orders() {
     // The session brings it after all, and the drop copy again.
     venue.fill(0, 30, 7, 9 * SECOND);
     venue.pump(&mut gateway, 9 * SECOND);
-    gateway.core_mut().drop_copied(trade(7, 30), 9 * SECOND);
+    gateway.core_mut().drop_copied(trade(7, 30), None, 9 * SECOND);
     assert_eq!(gateway.reconcile(u64::MAX), None);
     assert_eq!((bought(&gateway), gateway.core().counts().missed), (30, 1));
 }
@@ -56,7 +56,7 @@ fn trade_that_the_session_has_missed_is_booked_once_and_stops_orders() {
 #[test]
 fn booked_trade_is_in_the_journal() {
     let (mut gateway, _) = rig();
-    gateway.core_mut().drop_copied(trade(7, 30), 2 * SECOND);
+    gateway.core_mut().drop_copied(trade(7, 30), None, 2 * SECOND);
     assert!(gateway.reconcile(2 * SECOND + LAG).is_some());
     let journal = gateway.core().journal().memory().clone();
     let (core, _) = Core::recover(config(&KillSwitch::new()), session(), journal, RESERVE).unwrap();
@@ -64,7 +64,7 @@ fn booked_trade_is_in_the_journal() {
     assert_eq!(bought(&again), 30);
     // The drop copy tells the day from the first trade on.
     again.core_mut().reconcile(LAG);
-    again.core_mut().drop_copied(trade(7, 30), SECOND);
+    again.core_mut().drop_copied(trade(7, 30), None, SECOND);
     assert_eq!((again.reconcile(u64::MAX), again.core().reconciled()), (None, 1));
 }
 
@@ -73,7 +73,7 @@ fn trade_that_a_closed_session_brings_when_it_opens_is_booked_by_the_session() {
     let (mut gateway, mut venue) = rig();
     venue.disconnect(&mut gateway, 2 * SECOND);
     venue.fill(0, 30, 7, 2 * SECOND);
-    gateway.core_mut().drop_copied(trade(7, 30), 2 * SECOND);
+    gateway.core_mut().drop_copied(trade(7, 30), None, 2 * SECOND);
     assert_eq!(gateway.reconcile(2 * SECOND + LAG), Some(Difference::Awaited(trade(7, 30))));
     assert_eq!((bought(&gateway), gateway.core().risk().is_armed()), (0, true));
     venue.connect(&mut gateway, 9 * SECOND);
@@ -89,4 +89,21 @@ fn trade_that_the_drop_copy_never_has_stops_orders() {
     venue.pump(&mut gateway, 2 * SECOND);
     assert_eq!(gateway.reconcile(2 * SECOND + LAG), Some(Difference::OnlyOurs(trade(7, 30))));
     assert_eq!((bought(&gateway), gateway.core().risk().is_armed()), (30, false));
+}
+
+/// Ids begin at 1 with each journal, and with each session of the firm.
+#[test]
+fn copy_of_another_instrument_or_side_stops_orders_and_is_not_booked() {
+    for of in [(Symbol(*b"OTHER   "), Side::Buy), (SYMBOL, Side::Sell)] {
+        let (mut gateway, _) = rig();
+        gateway.core_mut().drop_copied(trade(7, 30), Some(of), 2 * SECOND);
+        let unknown = Trade { id: 0, ..trade(7, 30) };
+        assert_eq!(gateway.reconcile(2 * SECOND + LAG), Some(Difference::Unbooked(unknown)));
+        assert_eq!((bought(&gateway), gateway.core().counts().missed), (0, 0));
+        assert!(!gateway.core().risk().is_armed());
+    }
+    let (mut gateway, _) = rig();
+    gateway.core_mut().drop_copied(trade(7, 30), Some((SYMBOL, Side::Buy)), 2 * SECOND);
+    assert_eq!(gateway.reconcile(2 * SECOND + LAG), Some(Difference::OnlyTheirs(trade(7, 30))));
+    assert_eq!(bought(&gateway), 30);
 }

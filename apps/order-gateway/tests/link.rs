@@ -323,14 +323,14 @@ fn standby_that_is_far_behind_is_handed_nothing() {
     world.commands.send(Command::HandOver).unwrap();
     let said = world.turn(0);
     assert!(said.is_empty(), "its records are on their way: {said}");
-    let said = world.turn(LEASE_NS);
+    let said = world.turn(SECOND / 5);
     assert!(said.contains("nobody can take over"), "{said}");
-    assert!(!standby.has_taken_over());
+    assert!(!standby.has_taken_over() && world.may_send());
 }
 
-/// While its copy is waited for, cancels, the kill switch and the venue are served.
+/// While its copy is waited for, the kill switch is noted, for the standby to know of it.
 #[test]
-fn gateway_turns_on_while_the_copy_of_the_standby_that_is_handed_over_to_is_waited_for() {
+fn switch_that_is_thrown_while_a_standby_is_handed_over_to_is_known_to_it() {
     let (mut world, standby) = World::followed(1 << 20);
     standby.is_full.set(true);
     let core = world.run.gateway.core_mut();
@@ -346,4 +346,24 @@ fn gateway_turns_on_while_the_copy_of_the_standby_that_is_handed_over_to_is_wait
     standby.is_full.set(false);
     (0..8).for_each(|_| drop(world.turn(1)));
     assert!(standby.has_taken_over() && standby.core().0.killed().is_some(), "with what came meanwhile");
+}
+
+#[test]
+fn cancel_of_a_person_gives_a_handover_up_that_waits() {
+    let (mut world, standby) = World::followed(1 << 20);
+    standby.is_full.set(true);
+    let core = world.run.gateway.core_mut();
+    while core.journal().end() < 1 << 19 {
+        core.arm(SECOND);
+        core.disarm(SECOND);
+    }
+    world.commands.send(Command::HandOver).unwrap();
+    world.turn(0);
+    assert!(world.run.standby.as_ref().unwrap().hands_over());
+    world.commands.send(Command::CancelAll).unwrap();
+    world.turn(1);
+    assert!(!world.run.standby.as_ref().unwrap().hands_over());
+    standby.is_full.set(false);
+    (0..8).for_each(|_| drop(world.turn(1)));
+    assert!(!standby.has_taken_over());
 }

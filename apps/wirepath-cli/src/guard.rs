@@ -75,6 +75,11 @@ fn start(process: &str, directory: &Path) -> Result<(), Box<dyn Error>> {
 /// Starts a guardian for this process and for the program that it becomes, as no child of it: a
 /// program does not expect children that it did not make.
 pub(crate) fn start_for_this_process() -> Result<(), String> {
+    if std::process::id() == 1 {
+        return Err("no guardian outlives the first process of a container: the kernel ends them together; start \
+                    `wirepath guard` outside of it, or begin the container with another init, such as tini"
+            .to_owned());
+    }
     let mut command = Command::new("/proc/self/exe");
     command.args(["guard", &std::process::id().to_string(), "--background"]);
     match command.stdin(Stdio::null()).stdout(Stdio::null()).status() {

@@ -5,6 +5,7 @@
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, process};
 
 use super::socket;
@@ -15,6 +16,10 @@ const ENTRIES_MIN: usize = 64;
 /// The descriptors that are noted, each with the file that it names: the number alone may be
 /// another file's by now. `None`: none are noted.
 static NOTED: Mutex<Option<Noted>> = Mutex::new(None);
+
+/// Whether any are noted in this program: the others take no lock, which a `fork` of another thread
+/// would leave locked in the child.
+static NOTES: AtomicBool = AtomicBool::new(false);
 
 struct Noted {
     process: u32,
@@ -40,6 +45,7 @@ impl FileName {
 /// Notes the descriptors of queues, programs and files that ports make from now on in this process,
 /// for [`close_inherited`].
 pub fn note_descriptors() {
+    NOTES.store(true, Ordering::Relaxed);
     if let Ok(mut noted) = NOTED.lock() {
         let process = process::id();
         // In a child of `fork` they are the parent's, if they have not been closed.
@@ -63,6 +69,9 @@ pub fn close_inherited() {
 
 /// Notes a new descriptor, where they are noted.
 pub(crate) fn note<T: AsRawFd>(file: T) -> T {
+    if !NOTES.load(Ordering::Relaxed) {
+        return file;
+    }
     let fd = file.as_raw_fd();
     if let Ok(mut noted) = NOTED.lock()
         && let Some(noted) = &mut *noted

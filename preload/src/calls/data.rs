@@ -351,8 +351,8 @@ fn await_bytes(blocking: &mut Blocking, file: FileId, target: &Target, wanted: u
     })
 }
 
-/// A socket of the process was given a low water once (`SO_RCVLOWAT`): from then on the receives on
-/// streams look for it.
+/// A socket of the process was given a low water above 1 once (`SO_RCVLOWAT`): from then on the
+/// receives on streams look for that of their own.
 pub(super) static SETS_LOW_WATER: AtomicBool = AtomicBool::new(false);
 
 /// The bytes that a receive returns at least, where it may wait and more come: on a stream all that
@@ -385,7 +385,10 @@ fn wait_to_receive(
     let twin = [readable(target.twin)];
     let twin = if target.hears_twin { &twin[..] } else { &[] };
     // With a low water, bytes that are fewer do not make the stream readable, and are taken.
-    let interest = match SETS_LOW_WATER.load(Ordering::Relaxed) {
+    let has_low_water = target.kind == Kind::Stream
+        && SETS_LOW_WATER.load(Ordering::Relaxed)
+        && engine::enter(file).look(|sockets| sockets.option(target.id, |options| options.receive_low_water > 1))?;
+    let interest = match has_low_water {
         true => WaitFor::Any,
         false => WaitFor::Socket(target.id, Ready::IN),
     };

@@ -362,7 +362,8 @@ pub(crate) fn name(file: FileId, of_peer: bool) -> Outcome<(SocketAddrV4, Family
 
 /// `setsockopt`. If the socket is not offloaded yet, the twin has taken the option.
 pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) -> Outcome<()> {
-    if (level, name) == (libc::SOL_SOCKET, libc::SO_RCVLOWAT) {
+    let number = value.first_chunk().map_or(0, |bytes| c_int::from_ne_bytes(*bytes));
+    if (level, name) == (libc::SOL_SOCKET, libc::SO_RCVLOWAT) && number > 1 {
         data::SETS_LOW_WATER.store(true, Ordering::Relaxed);
     }
     let mut engine = engine::enter(file);

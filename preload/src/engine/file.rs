@@ -257,7 +257,7 @@ impl OpenFiles {
     }
 
     /// In a child of `fork`: offloaded sockets are its parent's. The descriptors of the library's
-    /// own are closed already.
+    /// own are closed next.
     pub(crate) fn leave_to_parent(&mut self) {
         let mut left = Vec::new();
         for (idx, file) in self.files.iter_mut().enumerate() {

@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 
 /// Files that read the environment, and the check that keeps them from trusting the user who starts
 /// a program with privileges.
-const READERS: [&str; 4] = [
+const READERS: [&str; 5] = [
     // Asks the kernel first.
     "framework/rdma-core-sys/src/load.rs",
     // The one function for all others.
     "framework/src/counters/environment.rs",
     // Costs speed at worst, and libmlx5 does the same.
     "framework/src/device/mlx5/setup/device.rs",
+    // Where libc looks for a program too: it says only whether there is one. Nothing is ours in a
+    // privileged program.
+    "preload/src/abi/descriptors.rs",
     // Asks the kernel first: in a privileged program nothing is ours.
     "preload/src/config.rs",
 ];

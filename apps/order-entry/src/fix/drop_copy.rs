@@ -12,11 +12,11 @@
 
 use core::fmt;
 
-use market::Price;
+use market::{Price, Side, Symbol};
 
 use super::client::{shares, to_price, too_low};
 use super::codec::{Message, parse_number};
-use super::orders::{Defect, ExecutionReport, OrderOutcome, Reason};
+use super::orders::{Defect, ExecutionReport, OrderOutcome, Reason, Side as FixSide};
 use super::session::{End, Event, MemoryStore, MessageStore, Now, Role, Session, SessionConfig};
 use super::tag::tags;
 use crate::orders::ExecId;
@@ -66,8 +66,13 @@ impl CopiedSession {
 /// A trade, or one that is taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopiedTrade {
-    /// The client id of its order; 0 where the order is not one of ours.
+    /// The client id of its order; 0 where the order is not one of ours. Ids of other sessions, and
+    /// of an earlier journal of ours, begin at 1 as well: compare the instrument and the side.
     pub id: u64,
+    /// Its instrument; [`Symbol::NONE`] for a name that is longer than ours.
+    pub symbol: Symbol,
+    /// Its side.
+    pub side: Side,
     /// The execution, as the order's own session names it.
     pub exec: ExecId,
     /// Its shares and price; `None` where it is taken back.
@@ -75,13 +80,16 @@ pub struct CopiedTrade {
 }
 
 /// Something that happened on the session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DropCopyEvent {
     /// Both sides are logged on. The day's trades follow.
     LoggedOn,
     /// The copy of a trade.
     Trade(CopiedTrade),
+    /// A copy that cannot be read, or some that the venue has passed over: a trade may be among
+    /// them, so a person must compare. The session goes on.
+    Unread(SessionError),
     /// The venue has used our number before, as after each start: close the connection, and call
     /// [`FixDropCopy::disconnected`]. The next one begins with the number that the venue expects.
     NumberUsed,
@@ -135,8 +143,7 @@ impl FixDropCopy {
     ///
     /// # Errors
     ///
-    /// The connection is over, or a report cannot be read: close the connection, and call
-    /// [`FixDropCopy::disconnected`].
+    /// The connection is over: close it, and call [`FixDropCopy::disconnected`].
     pub fn receive(&mut self, now_ns: u64, input: &mut &[u8]) -> Result<Option<DropCopyEvent>, SessionError> {
         let now = self.now(now_ns);
         loop {
@@ -150,7 +157,6 @@ impl FixDropCopy {
             };
             match said {
                 Said::Event(event) => return Ok(Some(event)),
-                Said::Broken(why) => return Err(why),
                 Said::End(end) => return self.ended(end).map(Some),
                 Said::Nothing => (),
             }
@@ -201,7 +207,6 @@ impl FixDropCopy {
 /// What an event of the session says.
 enum Said {
     Event(DropCopyEvent),
-    Broken(SessionError),
     End(End),
     Nothing,
 }
@@ -212,20 +217,21 @@ fn said(event: &Event<'_>, of: CopiedSession) -> Said {
         Event::Message { message, seq, .. } if message.msg_type() == b"8" => match trade(message, of) {
             Ok(Some(trade)) => Said::Event(DropCopyEvent::Trade(trade)),
             Ok(None) => Said::Nothing,
-            Err(defect) => Said::Broken(broken(*seq, defect)),
+            Err(defect) => unread(*seq, defect),
         },
-        Event::Refused { msg_type: b'8', seq, defect } => Said::Broken(broken(*seq, *defect)),
+        Event::Refused { msg_type: b'8', seq, defect } => unread(*seq, *defect),
         Event::Skipped { from } => {
             let why = format_args!("the venue passes over its copies from number {from} on (SequenceReset)");
-            Said::Broken(SessionError::new(why))
+            Said::Event(DropCopyEvent::Unread(SessionError::new(why)))
         }
         Event::Disconnect(end) => Said::End(*end),
         _ => Said::Nothing,
     }
 }
 
-fn broken(seq: u64, defect: impl fmt::Display) -> SessionError {
-    SessionError::new(format_args!("the venue's report {seq} cannot be read and is passed over: {defect}"))
+fn unread(seq: u64, defect: impl fmt::Display) -> Said {
+    let why = format_args!("the venue's report {seq} cannot be read and is passed over: {defect}");
+    Said::Event(DropCopyEvent::Unread(SessionError::new(why)))
 }
 
 /// The trade in a report; `None` in one about anything else.
@@ -236,16 +242,17 @@ fn trade(message: &Message<'_>, of: CopiedSession) -> Result<Option<CopiedTrade>
         of.exec_of(text).ok_or(Defect { tag, reason: Reason::Value })
     };
     let id = of.id_of(report.cl_ord_id.unwrap_or_default());
+    let symbol = core::str::from_utf8(report.symbol).ok().and_then(Symbol::new).unwrap_or(Symbol::NONE);
+    let side = if report.side == FixSide::Buy { Side::Buy } else { Side::Sell };
+    let copy = |exec, terms| CopiedTrade { id, symbol, side, exec, terms };
     Ok(match report.outcome() {
         OrderOutcome::Fill => {
             let qty = shares(tags::LAST_QTY, report.last_qty)?;
             let price = to_price(tags::LAST_PX, report.last_px)?;
             let exec = exec(tags::EXEC_ID, Some(report.exec_id))?;
-            Some(CopiedTrade { id, exec, terms: Some((qty, price)) })
+            Some(copy(exec, Some((qty, price))))
         }
-        OrderOutcome::FillCanceled => {
-            Some(CopiedTrade { id, exec: exec(tags::EXEC_REF_ID, report.exec_ref_id)?, terms: None })
-        }
+        OrderOutcome::FillCanceled => Some(copy(exec(tags::EXEC_REF_ID, report.exec_ref_id)?, None)),
         _ => None,
     })
 }

@@ -19,11 +19,11 @@ pub use answers::OrderEvents;
 use core::fmt;
 use std::io;
 
-use market::Symbol;
+use market::{Side, Symbol};
 
 use self::rehearsal::Rehearsal;
 use crate::journal::{Entry, Full, Journal, JournalError, JournalMemory, Rebuild, Record, Stamp};
-use crate::orders::{Alarm, OrderCapacity, OrderRules, OrderTable, Query, RequestError, TradeTotals};
+use crate::orders::{Alarm, OrderCapacity, OrderKey, OrderRules, OrderTable, Query, RequestError, TradeTotals};
 use crate::risk::{InstrumentIdx, KillCause, KillSwitch, Limits, RiskCapacity, RiskGate, RiskReject, StaleLimits};
 use crate::session::SendError;
 
@@ -322,6 +322,12 @@ impl<M: JournalMemory> OrderManager<M> {
     /// reason, or there was no room but that for answers.
     pub const fn unwritten_refusals(&self) -> u64 {
         self.unwritten_refusals
+    }
+
+    /// Whether the order `id` is there, and of this instrument and side.
+    pub fn has_order_of(&self, id: u64, symbol: Symbol, side: Side) -> bool {
+        let order = self.table.find(OrderKey::Client(id)).and_then(|slot| self.table.get(slot));
+        order.is_some_and(|order| order.side == side && self.symbol(order.instrument) == symbol)
     }
 
     /// The venue's name for the instrument; blank where none was given.

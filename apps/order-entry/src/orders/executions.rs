@@ -77,6 +77,11 @@ impl Executions {
         self.insert(serial, new, terms);
     }
 
+    /// Whether the ring has lost one: an execution that is not found may be an old one.
+    pub(super) const fn has_forgotten(&self) -> bool {
+        self.count > self.ring.len() as u64
+    }
+
     fn next(&self) -> usize {
         (self.count % self.ring.len() as u64) as usize
     }

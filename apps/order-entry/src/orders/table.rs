@@ -317,6 +317,12 @@ impl OrderTable {
         }
     }
 
+    /// Whether executions were forgotten, because there were more than there is room for: one that
+    /// [`OrderTable::execution`] does not find may have been counted.
+    pub const fn has_forgotten_executions(&self) -> bool {
+        self.executions.has_forgotten()
+    }
+
     /// Slots below this one were used.
     pub const fn used(&self) -> usize {
         self.used

@@ -10,9 +10,9 @@ mod status;
 use core::fmt;
 
 use arrayvec::ArrayVec;
-use market::Symbol;
+use market::{Side, Symbol};
 use order_entry::journal::{Journal, JournalError, JournalMemory, Killed, Rebuild};
-use order_entry::orders::{Alarm, OrderKey, OrderTable, TradeTotals, VenueEvent, VenueMessage};
+use order_entry::orders::{Alarm, Effect, OrderKey, OrderTable, TradeTotals, VenueEvent, VenueMessage};
 use order_entry::risk::{InstrumentIdx, KillSwitch, Limits, Market, RiskGate, Route, StaleLimits};
 use order_entry::session::VenueSession;
 use order_entry::{ManagerConfig, OrderEvents, OrderManager};
@@ -258,8 +258,11 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         self.reconciler = Some(Reconciler::new(lag_ns));
     }
 
-    /// The drop copy brought a trade.
-    pub fn drop_copied(&mut self, trade: Trade, now_ns: u64) {
+    /// The drop copy brought a trade, of an order of this instrument and side where it says them:
+    /// one whose id is another's, of an earlier journal or of another session, is no order of ours.
+    pub fn drop_copied(&mut self, trade: Trade, of: Option<(Symbol, Side)>, now_ns: u64) {
+        let is_ours = of.is_none_or(|(symbol, side)| self.manager.has_order_of(trade.id, symbol, side));
+        let trade = if is_ours { trade } else { Trade { id: 0, ..trade } };
         let key = OrderKey::Client(trade.id);
         let known = self.manager.orders().execution(key, trade.exec);
         let Some(reconciler) = &mut self.reconciler else { return };
@@ -276,25 +279,35 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         let is_open = self.session.is_open();
         let difference = self.reconciler.as_mut()?.poll(is_open, now_ns)?;
         self.counts.alarms += 1;
-        let events = match difference {
+        let (difference, events) = match difference {
             Difference::Awaited(_) => return Some((difference, OrderEvents::new())),
-            Difference::OnlyTheirs(trade) => self.book_missed(&trade, now_ns),
-            _ => OrderEvents::new(),
+            Difference::OnlyTheirs(trade) => match self.book_missed(&trade, now_ns) {
+                Some(events) => (difference, events),
+                None => (Difference::Unbooked(trade), OrderEvents::new()),
+            },
+            _ => (difference, OrderEvents::new()),
         };
         self.disarm(now_ns);
         Some((difference, events))
     }
 
     /// Books a trade that the session has missed, or takes one back. Where the session brings it
-    /// after all, the order knows the execution.
-    fn book_missed(&mut self, trade: &Trade, now_ns: u64) -> OrderEvents {
+    /// after all, the order knows the execution. `None` where nothing is booked: its order is not
+    /// known, or it may have been counted and forgotten.
+    fn book_missed(&mut self, trade: &Trade, now_ns: u64) -> Option<OrderEvents> {
         let Trade { id, exec, terms } = *trade;
+        let orders = self.manager.orders();
+        if orders.has_forgotten_executions() || orders.find(OrderKey::Client(id)).is_none() {
+            return None;
+        }
         let event = match terms {
             Some((qty, price)) => VenueEvent::Filled { exec, qty, price },
             None => VenueEvent::Busted { exec },
         };
-        self.counts.missed += 1;
-        self.manager.take(0, &VenueMessage::answer(OrderKey::Client(id), event), now_ns)
+        let events = self.manager.take(0, &VenueMessage::answer(OrderKey::Client(id), event), now_ns);
+        let is_booked = events.iter().any(|event| event.outcome.effect != Effect::None);
+        self.counts.missed += u64::from(is_booked);
+        is_booked.then_some(events)
     }
 
     /// Trades that the session and the drop copy both had.

@@ -3,6 +3,7 @@
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
+use market::{Side, Symbol};
 use order_entry::fix::session::SessionConfig;
 use order_entry::fix::{CopiedSession, DropCopyEvent, FixDropCopy};
 use order_entry::soupbin::Credentials;
@@ -45,10 +46,13 @@ pub enum DropCopyProtocol {
 }
 
 /// What a session of copies says.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Copied {
     LoggedIn,
-    Trade(Trade),
+    /// The instrument and the side of its order, where the copy says them.
+    Trade(Trade, Option<(Symbol, Side)>),
+    /// A copy that cannot be read, and why.
+    Unread(String),
     /// The connection has told what the next one needs, and is over.
     TryAgain,
 }
@@ -95,8 +99,10 @@ impl Copies {
                     None => None,
                     Some(DropCopyEvent::LoggedOn) => Some(Copied::LoggedIn),
                     Some(DropCopyEvent::Trade(it)) => {
-                        Some(Copied::Trade(Trade { id: it.id, exec: it.exec, terms: it.terms }))
+                        let trade = Trade { id: it.id, exec: it.exec, terms: it.terms };
+                        Some(Copied::Trade(trade, Some((it.symbol, it.side))))
                     }
+                    Some(DropCopyEvent::Unread(why)) => Some(Copied::Unread(why.to_string())),
                     Some(DropCopyEvent::NumberUsed) => Some(Copied::TryAgain),
                     Some(_) => continue,
                 });
@@ -137,6 +143,8 @@ pub struct DropCopyLine {
     retry_ns: u64,
     /// Since when there is no session; `None` while there is one, and after it was told.
     absent_since_ns: Option<u64>,
+    /// The first copy that could not be read since somebody took it.
+    unread: Option<String>,
 }
 
 impl DropCopyLine {
@@ -151,7 +159,13 @@ impl DropCopyLine {
             attempt: None,
             retry_ns: 0,
             absent_since_ns: Some(now_ns),
+            unread: None,
         }
+    }
+
+    /// The first copy that could not be read since the last call, and why. A trade may be in it.
+    pub fn take_unread(&mut self) -> Option<String> {
+        self.unread.take()
     }
 
     /// How long a side may lag.
@@ -159,8 +173,14 @@ impl DropCopyLine {
         u64::try_from(self.lag.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// One turn: `take` gets each trade. An error is what a person should see.
-    pub fn turn(&mut self, now_ns: u64, host: &dyn Host, take: impl FnMut(Trade)) -> Result<(), String> {
+    /// One turn: `take` gets each trade, and its order's instrument and side where the copy says
+    /// them. An error is what a person should see.
+    pub fn turn(
+        &mut self,
+        now_ns: u64,
+        host: &dyn Host,
+        take: impl FnMut(Trade, Option<(Symbol, Side)>),
+    ) -> Result<(), String> {
         if self.stream.is_none() {
             self.connect(now_ns, host);
         }
@@ -212,7 +232,7 @@ impl DropCopyLine {
     }
 
     /// Whether the connection goes on.
-    fn exchange(&mut self, now_ns: u64, mut take: impl FnMut(Trade)) -> Result<bool, String> {
+    fn exchange(&mut self, now_ns: u64, mut take: impl FnMut(Trade, Option<(Symbol, Side)>)) -> Result<bool, String> {
         let Some(stream) = &mut self.stream else { return Ok(true) };
         let mut buffer = [0; READ_LEN];
         match stream.read(&mut buffer) {
@@ -222,7 +242,8 @@ impl DropCopyLine {
                 while let Some(copied) = self.copies.receive(now_ns, &mut input)? {
                     match copied {
                         Copied::LoggedIn => self.absent_since_ns = None,
-                        Copied::Trade(trade) => take(trade),
+                        Copied::Trade(trade, of) => take(trade, of),
+                        Copied::Unread(why) => _ = self.unread.get_or_insert(why),
                         Copied::TryAgain => return Ok(false),
                     }
                 }

@@ -48,8 +48,11 @@ impl OuchCopies {
                 ClientEvent::LoggedIn { .. } => return Ok(Some(Copied::LoggedIn)),
                 ClientEvent::LoginRejected(reason) => return Err(format!("the login was refused: {reason:?}")),
                 ClientEvent::Sequenced { message, .. } => {
-                    if let Some(trade) = read(message)? {
-                        return Ok(Some(Copied::Trade(trade)));
+                    match read(message) {
+                        // The login has no orders but its own.
+                        Ok(Some(trade)) => return Ok(Some(Copied::Trade(trade, None))),
+                        Ok(None) => (),
+                        Err(why) => return Ok(Some(Copied::Unread(why))),
                     }
                 }
                 _ => (),

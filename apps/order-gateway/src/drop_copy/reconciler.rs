@@ -27,6 +27,9 @@ pub enum Difference {
     Awaited(Trade),
     /// The drop copy has a trade that the session has not brought, although it is open.
     OnlyTheirs(Trade),
+    /// Likewise, and it is not booked: no order of ours has its id, instrument and side, or so many
+    /// executions were forgotten that it may have been counted.
+    Unbooked(Trade),
     /// The session brought a trade that the drop copy lacks: it lags, or is wrong.
     OnlyOurs(Trade),
     /// Both have the execution, with other terms. This is the drop copy's.
@@ -40,6 +43,7 @@ impl fmt::Display for Difference {
         let (what, trade) = match self {
             Self::Awaited(trade) => ("while the session is closed, the drop copy has a trade of order", trade),
             Self::OnlyTheirs(trade) => ("the session has missed a trade, which the drop copy has, of order", trade),
+            Self::Unbooked(trade) => ("the drop copy has a trade that cannot be booked here, of order", trade),
             Self::OnlyOurs(trade) => ("the drop copy lacks, or is late with, a trade of order", trade),
             Self::Terms(trade) => ("the drop copy has other terms of a trade of order", trade),
             Self::TooMany => return write!(f, "{WAITING_MAX} trades wait for the drop copy's"),

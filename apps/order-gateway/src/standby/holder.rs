@@ -43,7 +43,7 @@ pub fn hold(
 ) -> Result<Followed, String> {
     let secret = section.secret().map_err(|error| error.to_string())?;
     let listener = listen(address).map_err(|error| format!("cannot listen at {address}: {error}"))?;
-    let listener = proven(listener, secret, Side::Standby);
+    let listener = proven(listener, secret, Side::Mirror);
     let mut holder = Holder::new(*address.ip(), section, memory)?;
     let kernel = Kernel::start();
     report(&format!("holds a mirror at rdma://{address}"));

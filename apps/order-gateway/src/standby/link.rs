@@ -32,6 +32,10 @@ const WAITS: Waits = Waits { connect: Duration::from_millis(100), read: Duration
 /// the next one too, and each costs the thread of the orders a queue pair.
 const PAUSE_NS: u64 = 1_000_000_000;
 
+/// A standby has all records within this time, or does not take over: meanwhile no cancel leaves,
+/// and what leaves then must not be old. A WRITE that is lost is sent again after 67 ms.
+const HAND_OVER_NS: u64 = 200_000_000;
+
 const LEFT: &str = "the mirror has left: nothing is sent until there is one again, or until a person says `alone`";
 
 /// The primary's listener, its standby's connection, and what of the output may leave.
@@ -242,8 +246,9 @@ impl StandbyLink {
         Ok(())
     }
 
-    /// Wants the standby to take over. From now on no order leaves, until
-    /// [`StandbyLink::hand_over`] says what became of it. False where none has a grant in force.
+    /// Wants the standby to take over. From now on nothing leaves for the venue, until
+    /// [`StandbyLink::hand_over`] says what became of it, within 200 ms. False where none has a
+    /// grant in force.
     pub fn want_hand_over(&mut self, now_ns: u64) -> bool {
         let is_there = self.primary.can_hand_over(now_ns);
         if is_there {
@@ -257,14 +262,18 @@ impl StandbyLink {
         self.hands_over.is_some()
     }
 
+    /// Gives up a handover that is waited for: what waits leaves.
+    pub const fn keep(&mut self) {
+        self.hands_over = None;
+    }
+
     /// Has the standby take over, where that is wanted, as soon as it has all of `journal`: frames
     /// arrive in front of the word, WRITEs go another way and are waited for. Nothing is sent to
     /// the venue any more then: `silence` ends the line to it before the standby is told. Call it
-    /// in each turn, because grants are asked for meanwhile, and cancels and the kill switch
-    /// obeyed.
+    /// in each turn, because grants are asked for meanwhile.
     ///
     /// True where it takes over, false where it does not: its grant is over, or it has not all
-    /// records within a lease. `None` before, and where nothing is wanted.
+    /// records within 200 ms. `None` before, and where nothing is wanted.
     pub fn hand_over<M: JournalMemory>(
         &mut self,
         now_ns: u64,
@@ -276,7 +285,7 @@ impl StandbyLink {
             Some(_) => self.primary.has(journal.end()),
             None => self.primary.frame_all(journal),
         };
-        let is_late = now_ns.saturating_sub(since_ns) >= self.primary.lease_ns();
+        let is_late = now_ns.saturating_sub(since_ns) >= HAND_OVER_NS;
         if !has_all && !is_late && self.primary.can_hand_over(now_ns) {
             return None;
         }

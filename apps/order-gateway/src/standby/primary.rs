@@ -135,11 +135,6 @@ impl Primary {
         }
     }
 
-    /// How long a grant holds.
-    pub(super) const fn lease_ns(&self) -> u64 {
-        self.lease_ns
-    }
-
     /// Whether the standby has granted something on this connection.
     pub(super) fn has_promise(&self) -> bool {
         self.follows.as_ref().is_some_and(|follows| follows.has_promised)

@@ -6,14 +6,19 @@
 //!         ◀── proof: HMAC-SHA-256 of the challenge, behind a word for the end that answers
 //! ```
 //!
-//! The word differs between the ends, so that nobody can have a proof by asking the end that asks
-//! him (RFC 2104 for the HMAC). What follows is neither signed nor encrypted: the secret keeps out
-//! who reaches the port, and not who can change packets on their way.
+//! The word differs between the ends, and between a standby and a mirror, so that nobody can have a
+//! proof by asking the end that asks him, nor an end of another kind of link (RFC 2104 for the
+//! HMAC). Two pairs of one kind need a secret each: who stands between them can pass their proofs
+//! on. What follows is neither signed nor encrypted: the secret keeps out who reaches the port, and
+//! not who can change packets on their way.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use std::{fmt, fs};
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -72,10 +77,14 @@ impl fmt::Debug for Secret {
 /// Which side of the connection proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The gateway that trades.
+    /// The gateway that trades, and listens for its standby.
     Primary,
     /// The one that has a copy.
     Standby,
+    /// The gateway that trades, and writes the copy of its mirror, to which it connects.
+    MirroredPrimary,
+    /// The one whose copy is written.
+    Mirror,
 }
 
 impl Side {
@@ -83,6 +92,8 @@ impl Side {
         match self {
             Self::Primary => b"wirepath primary",
             Self::Standby => b"wirepath standby",
+            Self::MirroredPrimary => b"wirepath mirrored primary",
+            Self::Mirror => b"wirepath mirror",
         }
     }
 
@@ -90,14 +101,27 @@ impl Side {
         match self {
             Self::Primary => Self::Standby,
             Self::Standby => Self::Primary,
+            Self::MirroredPrimary => Self::Mirror,
+            Self::Mirror => Self::MirroredPrimary,
+        }
+    }
+
+    /// How many peers prove at once. Who connects has one connection.
+    const fn waiting_max(self) -> usize {
+        match self {
+            Self::MirroredPrimary | Self::Standby => 1,
+            Self::Primary | Self::Mirror => 8,
         }
     }
 }
 
+/// A peer that has proved nothing within this time is none: the proof needs a round trip.
+const PROOF_SPAN: Duration = Duration::from_millis(500);
+
 /// Peers that prove `secret`, at the listener of this `end`.
 pub fn proven(listener: Box<dyn Listener>, secret: Option<Secret>, end: Side) -> Box<dyn Listener> {
     match secret {
-        Some(secret) => Box::new(Proven { listener, secret, end }),
+        Some(secret) => Box::new(Proven { listener, secret, end, waiting: RefCell::default() }),
         None => listener,
     }
 }
@@ -107,11 +131,40 @@ struct Proven {
     listener: Box<dyn Listener>,
     secret: Secret,
     end: Side,
+    /// Peers that have not proved yet, oldest first, and since when. They keep nobody out.
+    waiting: RefCell<VecDeque<(ProvenStream, Instant)>>,
 }
 
 impl Listener for Proven {
+    /// The next peer that has proved the secret, or failed to: of that one a read says why.
     fn accept(&self) -> Option<Box<dyn Stream>> {
-        Some(Box::new(ProvenStream::new(self.listener.accept()?, self.secret.clone(), self.end)))
+        let mut waiting = self.waiting.borrow_mut();
+        self.welcome(&mut waiting);
+        waiting.retain(|(_, since)| since.elapsed() < PROOF_SPAN);
+        for idx in 0..waiting.len() {
+            match waiting[idx].0.prove() {
+                Err(error) if is_nothing(&error) => continue,
+                Err(error) => waiting[idx].0.failed = Some(error.to_string()),
+                Ok(()) => (),
+            }
+            return waiting.remove(idx).map(|(stream, _)| Box::new(stream) as Box<dyn Stream>);
+        }
+        None
+    }
+}
+
+impl Proven {
+    /// Takes a peer that has connected, in place of the oldest where there are too many.
+    fn welcome(&self, waiting: &mut VecDeque<(ProvenStream, Instant)>) {
+        let (most, dials) = (self.end.waiting_max(), self.end == Side::MirroredPrimary);
+        if dials && !waiting.is_empty() {
+            return;
+        }
+        let Some(stream) = self.listener.accept() else { return };
+        if waiting.len() >= most {
+            waiting.pop_front();
+        }
+        waiting.push_back((ProvenStream::new(stream, self.secret.clone(), self.end), Instant::now()));
     }
 }
 
@@ -127,6 +180,8 @@ pub(super) struct ProvenStream {
     received: Vec<u8>,
     has_answered: bool,
     is_proven: bool,
+    /// Why it was not proved.
+    failed: Option<String>,
 }
 
 impl ProvenStream {
@@ -134,13 +189,17 @@ impl ProvenStream {
         let challenge = random();
         let to_send = challenge.map_or_else(Vec::new, |challenge| [&CHALLENGE[..], &challenge].concat());
         let received = Vec::with_capacity(2 * FRAME_LEN);
-        Self { stream, secret, end, challenge, to_send, received, has_answered: false, is_proven: false }
+        let (has_answered, is_proven, failed) = (false, false, None);
+        Self { stream, secret, end, challenge, to_send, received, has_answered, is_proven, failed }
     }
 
     /// Goes on with the proofs. Nothing to do now, where one of them is still to come.
     fn prove(&mut self) -> io::Result<()> {
         if self.is_open() {
             return Ok(());
+        }
+        if let Some(why) = &self.failed {
+            return Err(io::Error::other(why.clone()));
         }
         // The challenge first: a peer without a secret says so then.
         self.send()?;
@@ -238,8 +297,6 @@ impl Stream for ProvenStream {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-    use std::collections::VecDeque;
     use std::io::ErrorKind;
     use std::rc::Rc;
 
@@ -325,6 +382,39 @@ mod tests {
     #[test]
     fn proof_of_the_asking_end_is_none_of_the_other() {
         let error = heard(Side::Primary, "0123456789abcdef").expect_err("it says that it is the primary");
+        assert_eq!(error.to_string(), ANOTHER);
+    }
+
+    /// The peers that have connected.
+    #[derive(Debug)]
+    struct Connected(RefCell<Vec<Pipe>>);
+
+    impl Listener for Connected {
+        fn accept(&self) -> Option<Box<dyn Stream>> {
+            Some(Box::new(self.0.borrow_mut().pop()?))
+        }
+    }
+
+    #[test]
+    fn peers_that_prove_nothing_keep_no_standby_out() {
+        let (near, far) = Pipe::pair();
+        let strangers = (0..20).map(|_| Pipe::pair().0);
+        let peers = Connected(RefCell::new([near].into_iter().chain(strangers).collect()));
+        let listener = proven(Box::new(peers), Some(secret("0123456789abcdef")), Side::Primary);
+        let mut standby = ProvenStream::new(Box::new(far), secret("0123456789abcdef"), Side::Standby);
+        let accepted = (0..30).find_map(|_| {
+            let _ = standby.write(b"F");
+            listener.accept()
+        });
+        let mut accepted = accepted.expect("the standby has proved");
+        let _ = standby.write(b"F");
+        assert!(accepted.read(&mut [0; 8]).is_ok_and(|len| len > 0), "it is heard");
+    }
+
+    /// Else one who stands between a standby and a mirror with the same secret has both believe him.
+    #[test]
+    fn proof_of_a_mirror_is_none_of_a_standby() {
+        let error = heard(Side::Mirror, "0123456789abcdef").expect_err("it is another kind of link");
         assert_eq!(error.to_string(), ANOTHER);
     }
 

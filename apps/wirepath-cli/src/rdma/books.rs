@@ -28,7 +28,7 @@ const SEARCHES: usize = 16;
 /// Times that a slot is read again whose value was being written. The writer takes less than a
 /// microsecond, and a READ more: a slot that is torn so often is none of a publisher.
 const TORN_MAX: u32 = 100;
-/// Slots that are given up so before the peer is: one that tears them all would keep us for hours.
+/// Slots that are given up so, one after the other, before the peer is: one that tears them all would keep us for hours.
 const GIVEN_UP_MAX: u64 = 16;
 const NO_PUBLISHER: &str = "the peer's slots were torn in each of a hundred READs: no publisher of ours writes there";
 /// Slots that are read, unless `--slots-max` allows more. A feed handler has 16,384 for each worker
@@ -89,7 +89,8 @@ pub(super) fn run(options: &BooksOptions, stop: &StopFlag) -> Result<(), Box<dyn
         );
     }
     check_slots(&offer, options.slots_max).map_err(|why| format!("{}: {why}", options.peer))?;
-    let mut reader = Reader { end, connected, shown: Vec::new(), known: HashSet::new(), counts: Counts::default() };
+    let (shown, known, counts) = (Vec::new(), HashSet::new(), Counts::default());
+    let mut reader = Reader { end, connected, shown, known, counts, given_up_in_a_row: 0 };
     let outcome = reader.show_all(&offer, options);
     let Reader { mut end, connected, counts, .. } = reader;
     eprintln!("wirepath: {counts}");
@@ -151,6 +152,7 @@ struct Reader {
     /// The keys and addresses of these.
     known: HashSet<(u32, u64)>,
     counts: Counts,
+    given_up_in_a_row: u64,
 }
 
 /// A slot whose book was shown.
@@ -287,6 +289,7 @@ impl Reader {
                 Ok((version, value)) => {
                     let book = BookSnapshot::parse(value).ok();
                     self.counts.unknown += u64::from(book.is_none());
+                    self.given_up_in_a_row = 0;
                     return Ok(book.map(|book| (version, book)));
                 }
                 Err(SlotError::Torn) => {
@@ -298,7 +301,8 @@ impl Reader {
             }
         }
         self.counts.given_up += 1;
-        if self.counts.given_up < GIVEN_UP_MAX { Ok(None) } else { Err(NO_PUBLISHER.into()) }
+        self.given_up_in_a_row += 1;
+        if self.given_up_in_a_row < GIVEN_UP_MAX { Ok(None) } else { Err(NO_PUBLISHER.into()) }
     }
 
     fn read(&mut self, remote: Remote, slots: u32) -> Result<(), Box<dyn Error>> {

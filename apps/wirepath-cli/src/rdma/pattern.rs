@@ -79,6 +79,9 @@ impl Pattern {
         let mut bytes = vec![0; len];
         memory.read(0, &mut bytes);
         let (written, before) = (Self::beginning_with(bytes[0]), Self::named(OFFERED));
+        if usize::from(written.0) >= MESSAGES {
+            return Err("nothing was written at the beginning of the memory".to_owned());
+        }
         let count = (0..len).find(|&at| bytes[at] != written.byte(at)).unwrap_or(len);
         match (count..len).find(|&at| bytes[at] != before.byte(at)) {
             None => Ok(count as u64),
@@ -127,6 +130,9 @@ mod tests {
         Pattern::named(OFFERED).fill(&memory, 0, LEN);
         Pattern::of(7, LEN).fill(&memory, 0, 1000);
         assert_eq!(Pattern::compare_written(&memory, LEN), Ok(1000));
+        Pattern::named(OFFERED).fill(&memory, 0, LEN);
+        assert!(Pattern::compare_written(&memory, LEN).is_err(), "nobody has written");
+        Pattern::of(7, LEN).fill(&memory, 0, 1000);
         for at in [500, 1000, 2999] {
             let mut before = [0];
             memory.read(at, &mut before);

@@ -275,6 +275,9 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(super) fn change_keepalive(&mut self, idle_ms_before: Option<u32>) {
         match (idle_ms_before, self.connection.keepalive_idle_ms()) {
             (before, now) if before == now => (),
+            // Behind the look whether the data of a connection of another machine is here, the
+            // idle time begins anew.
+            (Some(_), Some(_)) if self.shared.handovers.complete_by(self.id(), self.now).is_some() => (),
             (Some(_), Some(idle_ms)) => self.idle_until(self.connection.clock.last_received_at + ms(idle_ms)),
             _ => self.begin_idle_timer(),
         }

@@ -266,8 +266,12 @@ impl KeptMemory {
             // SAFETY: a borrowed descriptor and no address.
             check(unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_SETLEASE, kind) })
         };
-        if lease(libc::F_RDLCK).is_err() {
-            return false;
+        match lease(libc::F_RDLCK) {
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return false,
+            // There are no leases here (`fs.leases-enable=0`): nothing can be told of processes
+            // that keep it, and to count it for ever would shut its user out.
+            Err(_) => return true,
+            Ok(_) => (),
         }
         // Before the file is opened for writing, which waits for a lease.
         let _ = lease(libc::F_UNLCK);
