@@ -75,6 +75,24 @@ fn connection_whose_acknowledged_data_is_lost_on_the_way_is_reset_a_second_later
     assert_eq!((resets(whole.pass(Duration::from_secs(2))), whole.state()), (0, Some(State::Established)));
 }
 
+/// Each accepted connection of many a server has keepalive, and then another idle time.
+#[test]
+fn keepalive_puts_the_reset_of_a_connection_whose_data_is_lost_off_for_no_time() {
+    let mut script = accepted_with(None);
+    script.next(ACK, b"asked");
+    let departed = script.end.tcp.hand_over(script.id(), script.end.now).unwrap();
+    let mut next = arrive_without(5, false, &departed, b"asked");
+    next.next(ACK, b" again");
+    for idle in [7_200, 300] {
+        let keepalive = Keepalive { idle: Duration::from_secs(idle), ..Keepalive::default() };
+        let options = ConnectionOptions { keepalive: Some(keepalive), ..ConnectionOptions::default() };
+        let (id, now) = (next.id(), next.end.now);
+        next.end.tcp.set_options(id, &options, now, &mut next.end.sent).unwrap();
+    }
+    next.end.now += Duration::from_millis(1_100);
+    assert!(next.answers().iter().any(|answer| answer.flags.contains(RST)));
+}
+
 #[test]
 fn connection_whose_end_is_lost_on_the_way_is_reset_too() {
     let mut script = accepted_with(None);
