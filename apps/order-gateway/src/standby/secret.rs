@@ -411,7 +411,8 @@ mod tests {
         assert!(accepted.read(&mut [0; 8]).is_ok_and(|len| len > 0), "it is heard");
     }
 
-    /// Else one who stands between a standby and a mirror with the same secret has both believe him.
+    /// Else one who stands between a standby and a mirror with the same secret has both believe
+    /// him.
     #[test]
     fn proof_of_a_mirror_is_none_of_a_standby() {
         let error = heard(Side::Mirror, "0123456789abcdef").expect_err("it is another kind of link");

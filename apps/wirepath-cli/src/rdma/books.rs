@@ -28,7 +28,8 @@ const SEARCHES: usize = 16;
 /// Times that a slot is read again whose value was being written. The writer takes less than a
 /// microsecond, and a READ more: a slot that is torn so often is none of a publisher.
 const TORN_MAX: u32 = 100;
-/// Slots that are given up so, one after the other, before the peer is: one that tears them all would keep us for hours.
+/// Slots that are given up so, one after the other, before the peer is: one that tears them all
+/// would keep us for hours.
 const GIVEN_UP_MAX: u64 = 16;
 const NO_PUBLISHER: &str = "the peer's slots were torn in each of a hundred READs: no publisher of ours writes there";
 /// Slots that are read, unless `--slots-max` allows more. A feed handler has 16,384 for each worker

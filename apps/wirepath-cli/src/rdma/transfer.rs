@@ -158,8 +158,8 @@ fn measure(
         match operation {
             Operation::Read if is_ours => {
                 bytes += READ.compare(memory, at, len).map_err(|why| format!("READ {number}: {why}"))?;
-                // With many slots the next one of this slot begins on the wire in a later turn. With
-                // one, its first packets may be there already.
+                // With many slots the next one of this slot begins on the wire in a later turn.
+                // With one, its first packets may be there already.
                 if slots > 1 {
                     READ.spoil(memory, at, len);
                 }
