@@ -119,7 +119,7 @@ fn count() -> usize {
 }
 
 /// Runs `act` while a broker at the far end passes frames on, at `path`.
-pub(super) fn beside_broker<T>(
+fn beside_broker<T>(
     pair: &Pair,
     core: usize,
     path: &Path,
