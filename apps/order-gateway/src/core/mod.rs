@@ -258,17 +258,17 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         self.reconciler = Some(Reconciler::new(lag_ns));
     }
 
-    /// The drop copy brought a trade, of an order of this instrument and side where it says them:
-    /// one whose id is another's, of an earlier journal or of another session, is no order of ours.
+    /// The drop copy brought a trade, of an order of this instrument and side where it says them. It
+    /// is not booked where the order of its id has others: ids begin at 1 with each journal and with
+    /// each session of a firm.
     pub fn drop_copied(&mut self, trade: Trade, of: Option<(Symbol, Side)>, now_ns: u64) {
         let is_ours = of.is_none_or(|(symbol, side)| self.manager.has_order_of(trade.id, symbol, side));
-        let trade = if is_ours { trade } else { Trade { id: 0, ..trade } };
         let key = OrderKey::Client(trade.id);
         let known = self.manager.orders().execution(key, trade.exec);
         let Some(reconciler) = &mut self.reconciler else { return };
         let known = known.filter(|(.., is_busted)| trade.terms.is_some() || *is_busted);
         let known = known.map(|(qty, price, _)| Trade { terms: trade.terms.map(|_| (qty, price)), ..trade });
-        reconciler.theirs(trade, known, now_ns);
+        reconciler.theirs(trade, known, is_ours, now_ns);
     }
 
     /// What the drop copy and the session do not agree on, and what a strategy is told of it. New

@@ -27,8 +27,8 @@ pub enum Difference {
     Awaited(Trade),
     /// The drop copy has a trade that the session has not brought, although it is open.
     OnlyTheirs(Trade),
-    /// Likewise, and it is not booked: no order of ours has its id, instrument and side, or so many
-    /// executions were forgotten that it may have been counted.
+    /// Likewise, and it is not booked: no order of ours has its id, its instrument and its side, or
+    /// executions were forgotten, so that it may have been counted.
     Unbooked(Trade),
     /// The session brought a trade that the drop copy lacks: it lags, or is wrong.
     OnlyOurs(Trade),
@@ -60,6 +60,8 @@ impl fmt::Display for Difference {
 struct Waiting {
     trade: Trade,
     is_ours: bool,
+    /// Of theirs: its order is ours, so that it may be booked.
+    may_be_booked: bool,
     since_ns: u64,
     /// A person knows of it.
     is_told: bool,
@@ -84,23 +86,24 @@ impl Reconciler {
 
     /// The session brought a trade. Costs a look at each trade that waits: few.
     pub fn ours(&mut self, trade: Trade, now_ns: u64) {
-        self.take(trade, true, now_ns);
+        self.take(trade, true, false, now_ns);
     }
 
     /// The drop copy brought a trade. `known` is what is booked of its execution: a trade of an
-    /// earlier connection, or of before a restart, does not wait.
-    pub fn theirs(&mut self, trade: Trade, known: Option<Trade>, now_ns: u64) {
+    /// earlier connection, or of before a restart, does not wait. One that may not be booked is a
+    /// difference all the same where the session does not bring it.
+    pub fn theirs(&mut self, trade: Trade, known: Option<Trade>, may_be_booked: bool, now_ns: u64) {
         let is_waited_for = self.waiting.iter().any(|waiting| waiting.is_ours && is_same(&waiting.trade, &trade));
         match known {
             Some(known) if !is_waited_for && known == trade => self.matched += 1,
             Some(known) if !is_waited_for && known.terms.is_some() == trade.terms.is_some() => {
                 self.found = self.found.or(Some(Difference::Terms(trade)));
             }
-            _ => self.take(trade, false, now_ns),
+            _ => self.take(trade, false, may_be_booked, now_ns),
         }
     }
 
-    fn take(&mut self, trade: Trade, is_ours: bool, now_ns: u64) {
+    fn take(&mut self, trade: Trade, is_ours: bool, may_be_booked: bool, now_ns: u64) {
         let other = |waiting: &Waiting| waiting.is_ours != is_ours && is_same(&waiting.trade, &trade);
         if let Some(place) = self.waiting.iter().position(other) {
             let theirs = if is_ours { self.waiting[place].trade } else { trade };
@@ -112,7 +115,7 @@ impl Reconciler {
         } else if self.waiting.len() == WAITING_MAX {
             self.found = self.found.or(Some(Difference::TooMany));
         } else {
-            self.waiting.push(Waiting { trade, is_ours, since_ns: now_ns, is_told: false });
+            self.waiting.push(Waiting { trade, is_ours, may_be_booked, since_ns: now_ns, is_told: false });
         }
     }
 
@@ -131,13 +134,17 @@ impl Reconciler {
         let late = self.waiting.iter().take_while(|waiting| is_over(waiting.since_ns));
         let is_due = |waiting: &Waiting| waiting.is_ours || has_brought_all || !(is_open || waiting.is_told);
         let (place, _) = late.enumerate().find(|(_, waiting)| is_due(waiting))?;
-        let Waiting { trade, is_ours, .. } = self.waiting[place];
+        let Waiting { trade, is_ours, may_be_booked, .. } = self.waiting[place];
         if !is_ours && !has_brought_all {
             self.waiting[place].is_told = true;
             return Some(Difference::Awaited(trade));
         }
         self.waiting.remove(place);
-        Some(if is_ours { Difference::OnlyOurs(trade) } else { Difference::OnlyTheirs(trade) })
+        Some(match (is_ours, may_be_booked) {
+            (true, _) => Difference::OnlyOurs(trade),
+            (false, true) => Difference::OnlyTheirs(trade),
+            (false, false) => Difference::Unbooked(trade),
+        })
     }
 
     /// Trades that both sides had.
@@ -165,8 +172,8 @@ mod tests {
     fn trade_of_both_sides_is_matched_in_either_order() {
         let mut reconciler = Reconciler::new(LAG_NS);
         reconciler.ours(trade(1, 100), 0);
-        reconciler.theirs(trade(1, 100), Some(trade(1, 100)), 10);
-        reconciler.theirs(trade(2, 100), None, 10);
+        reconciler.theirs(trade(1, 100), Some(trade(1, 100)), true, 10);
+        reconciler.theirs(trade(2, 100), None, true, 10);
         reconciler.ours(trade(2, 100), 20);
         assert_eq!((reconciler.matched(), reconciler.poll(true, u64::MAX)), (2, None));
     }
@@ -176,7 +183,7 @@ mod tests {
         let mut reconciler = Reconciler::new(LAG_NS);
         assert_eq!(reconciler.poll(true, 0), None);
         reconciler.ours(trade(1, 100), 0);
-        reconciler.theirs(trade(2, 50), None, 1);
+        reconciler.theirs(trade(2, 50), None, true, 1);
         assert_eq!(reconciler.poll(true, LAG_NS - 1), None);
         assert_eq!(reconciler.poll(true, LAG_NS), Some(Difference::OnlyOurs(trade(1, 100))));
         assert_eq!(reconciler.poll(true, LAG_NS + 1), Some(Difference::OnlyTheirs(trade(2, 50))));
@@ -187,16 +194,16 @@ mod tests {
     fn other_terms_are_a_difference_at_once() {
         let mut reconciler = Reconciler::new(LAG_NS);
         reconciler.ours(trade(1, 100), 0);
-        reconciler.theirs(trade(1, 99), Some(trade(1, 100)), 0);
+        reconciler.theirs(trade(1, 99), Some(trade(1, 100)), true, 0);
         assert_eq!(reconciler.poll(true, 0), Some(Difference::Terms(trade(1, 99))));
-        reconciler.theirs(trade(2, 99), Some(trade(2, 100)), 0);
+        reconciler.theirs(trade(2, 99), Some(trade(2, 100)), true, 0);
         assert_eq!(reconciler.poll(true, 0), Some(Difference::Terms(trade(2, 99))));
     }
 
     #[test]
     fn trade_of_before_a_restart_is_known_and_does_not_wait() {
         let mut reconciler = Reconciler::new(LAG_NS);
-        reconciler.theirs(trade(1, 100), Some(trade(1, 100)), 0);
+        reconciler.theirs(trade(1, 100), Some(trade(1, 100)), true, 0);
         assert_eq!((reconciler.matched(), reconciler.poll(true, u64::MAX)), (1, None));
     }
 
@@ -205,7 +212,7 @@ mod tests {
         let (mut reconciler, bust) = (Reconciler::new(LAG_NS), Trade { terms: None, ..trade(1, 100) });
         assert_eq!(reconciler.poll(true, 0), None);
         reconciler.ours(trade(1, 100), 0);
-        reconciler.theirs(bust, Some(trade(1, 100)), 0);
+        reconciler.theirs(bust, Some(trade(1, 100)), true, 0);
         assert_eq!(reconciler.poll(true, LAG_NS), Some(Difference::OnlyOurs(trade(1, 100))));
         assert_eq!(reconciler.poll(true, LAG_NS), Some(Difference::OnlyTheirs(bust)));
     }
@@ -220,7 +227,7 @@ mod tests {
     #[test]
     fn trade_of_a_closed_session_is_awaited_and_missed_only_when_the_session_has_been_open_for_the_lag() {
         let mut reconciler = Reconciler::new(LAG_NS);
-        reconciler.theirs(trade(1, 100), None, 0);
+        reconciler.theirs(trade(1, 100), None, true, 0);
         reconciler.ours(trade(2, 50), 1);
         assert_eq!(reconciler.poll(false, LAG_NS), Some(Difference::Awaited(trade(1, 100))));
         // What waits for the session hides no other difference.
@@ -235,7 +242,7 @@ mod tests {
     #[test]
     fn trade_that_the_session_brings_when_it_opens_is_matched() {
         let mut reconciler = Reconciler::new(LAG_NS);
-        reconciler.theirs(trade(1, 100), None, 0);
+        reconciler.theirs(trade(1, 100), None, true, 0);
         assert_eq!(reconciler.poll(false, LAG_NS), Some(Difference::Awaited(trade(1, 100))));
         reconciler.ours(trade(1, 100), 2 * LAG_NS);
         assert_eq!((reconciler.matched(), reconciler.poll(true, u64::MAX)), (1, None));
