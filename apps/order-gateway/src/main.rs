@@ -19,7 +19,7 @@ use order_gateway::control::{self, Command, ControlConfig};
 use order_gateway::drop_copy::DropCopyLine;
 use order_gateway::host::Host;
 use order_gateway::kernel::{Kernel, dial, join, listen};
-use order_gateway::standby::{Followed, MirrorPolicy, Side, StandbyLink, follow, hold, mirror_address, proven};
+use order_gateway::standby::{Followed, MirrorPolicy, Role, StandbyLink, follow, hold, mirror_address, proven};
 use order_gateway::{
     Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, Instrument, LimitsFile, LineConfig,
     MappedFile, MirrorConfig, RdmaPort, Run, StandbyConfig, SyncPolicy, TimedSync, VenueClient, journal_csv,
@@ -249,7 +249,7 @@ fn standby_link(config: &Config, standby: u64) -> Result<Option<StandbyLink>, Er
         say("waits for the grants of its standby; where that one has taken over, run this one as the standby");
     }
     let failed = |error| Error::failed(format!("cannot listen at {} for a standby: {error}", section.listen));
-    let listener = proven(listen(section.listen).map_err(failed)?, section.secret()?, Side::Primary);
+    let listener = proven(listen(section.listen).map_err(failed)?, section.secret()?, Role::Primary);
     Ok(Some(StandbyLink::new(listener, section.lease(), standby)))
 }
 
@@ -263,7 +263,7 @@ fn mirror_link(section: &MirrorConfig, standby: u64) -> Result<StandbyLink, Erro
         say("waits for the grants of its mirror; where that one has taken over, run this one as the mirror");
     }
     let port = RdmaPort::open(&section.via)?;
-    let dialer = proven(dial(address).map_err(Error::failed)?, section.secret()?, Side::MirroredPrimary);
+    let dialer = proven(dial(address).map_err(Error::failed)?, section.secret()?, Role::MirroredPrimary);
     StandbyLink::mirrored(dialer, (port, section.policy()), section.lease(), standby)
 }
 

@@ -381,7 +381,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             Command::Disarm => core.disarm(now_ns),
             Command::CancelAll => {
                 // Who cancels does not wait for a standby, nor does the standby know of it.
-                self.standby.iter_mut().for_each(StandbyLink::keep);
+                self.standby.iter_mut().for_each(StandbyLink::give_up_hand_over);
                 core.cancel_all(now_ns);
             }
             Command::Alone => {

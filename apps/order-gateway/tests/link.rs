@@ -206,6 +206,19 @@ impl World {
         (world, standby)
     }
 
+    /// With a standby whose connection takes no more, and whose copy lacks more than has room in
+    /// front of a word.
+    fn far_behind() -> (Self, Answering) {
+        let (mut world, standby) = Self::followed(1 << 20);
+        standby.is_full.set(true);
+        let core = world.run.gateway.core_mut();
+        while core.journal().end() < 1 << 19 {
+            core.arm(SECOND);
+            core.disarm(SECOND);
+        }
+        (world, standby)
+    }
+
     /// With a journal of `len` bytes.
     fn with(len: usize) -> Self {
         let fails = Rc::new(Cell::new(false));
@@ -313,13 +326,7 @@ fn standby_that_is_handed_over_to_knows_what_was_written_down_just_before() {
 /// Its connection has no room for the last of them.
 #[test]
 fn standby_that_is_far_behind_is_handed_nothing() {
-    let (mut world, standby) = World::followed(1 << 20);
-    standby.is_full.set(true);
-    let core = world.run.gateway.core_mut();
-    while core.journal().end() < 1 << 19 {
-        core.arm(SECOND);
-        core.disarm(SECOND);
-    }
+    let (mut world, standby) = World::far_behind();
     world.commands.send(Command::HandOver).unwrap();
     let said = world.turn(0);
     assert!(said.is_empty(), "its records are on their way: {said}");
@@ -331,13 +338,7 @@ fn standby_that_is_far_behind_is_handed_nothing() {
 /// While its copy is waited for, the kill switch is noted, for the standby to know of it.
 #[test]
 fn switch_that_is_thrown_while_a_standby_is_handed_over_to_is_known_to_it() {
-    let (mut world, standby) = World::followed(1 << 20);
-    standby.is_full.set(true);
-    let core = world.run.gateway.core_mut();
-    while core.journal().end() < 1 << 19 {
-        core.arm(SECOND);
-        core.disarm(SECOND);
-    }
+    let (mut world, standby) = World::far_behind();
     world.commands.send(Command::HandOver).unwrap();
     assert_eq!(world.turn(0), "");
     world.kill.throw();
@@ -350,13 +351,7 @@ fn switch_that_is_thrown_while_a_standby_is_handed_over_to_is_known_to_it() {
 
 #[test]
 fn cancel_of_a_person_gives_a_handover_up_that_waits() {
-    let (mut world, standby) = World::followed(1 << 20);
-    standby.is_full.set(true);
-    let core = world.run.gateway.core_mut();
-    while core.journal().end() < 1 << 19 {
-        core.arm(SECOND);
-        core.disarm(SECOND);
-    }
+    let (mut world, standby) = World::far_behind();
     world.commands.send(Command::HandOver).unwrap();
     world.turn(0);
     assert!(world.run.standby.as_ref().unwrap().hands_over());

@@ -86,7 +86,7 @@ impl Region {
         let base = unsafe { libc::mmap(core::ptr::null_mut(), len, access, flags, fd, 0) };
         match NonNull::new(base.cast::<u8>()) {
             Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => {
-                // A child that lives on would keep the lender from having it back.
+                // A child of `fork` would keep the memory from the process that lends it.
                 // SAFETY: the mapping of above, whole.
                 unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_DONTFORK) };
                 Ok(Self { base, len, claimed: AtomicBool::new(false), backing: Backing::Shared })

@@ -8,7 +8,7 @@ use order_entry::fix::session::{Schedule, SessionConfig, Version};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::venue::{CopiesBy, VenueConfig, is_fix_text, second_of_day, text};
+use super::venue::{CopiesBy, VenueConfig, check_hours, is_fix_text, second_of_day, text};
 use super::{Problem, endpoint};
 use crate::drop_copy::{DropCopyConfig, DropCopyProtocol};
 
@@ -78,17 +78,7 @@ impl DropCopySection {
                 return Err(Problem::new(at, what));
             }
         }
-        for hour in [&self.opens, &self.closes].into_iter().flatten() {
-            if second_of_day(hour.get_ref()).is_none() {
-                return Err(Problem::new(hour.span(), "an hour and a minute of UTC, such as \"22:00\""));
-            }
-        }
-        match (&self.opens, &self.closes) {
-            (Some(hour), None) | (None, Some(hour)) => {
-                Err(Problem::new(hour.span(), "`opens` and `closes` go together"))
-            }
-            _ => Ok(()),
-        }
+        check_hours(self.opens.as_ref(), self.closes.as_ref())
     }
 
     fn refuses_fix(&self) -> Result<(), Problem> {

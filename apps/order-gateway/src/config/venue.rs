@@ -357,17 +357,7 @@ impl VenueConfig {
         if let Some(heartbeat) = self.heartbeat_s.as_ref().filter(|seconds| *seconds.get_ref() == 0) {
             return Err(Problem::new(heartbeat.span(), "without heartbeats a dead line is never found"));
         }
-        for hour in [&self.opens, &self.closes].into_iter().flatten() {
-            if second_of_day(hour.get_ref()).is_none() {
-                return Err(Problem::new(hour.span(), "an hour and a minute of UTC, such as \"22:00\""));
-            }
-        }
-        match (&self.opens, &self.closes) {
-            (Some(hour), None) | (None, Some(hour)) => {
-                Err(Problem::new(hour.span(), "`opens` and `closes` go together"))
-            }
-            _ => Ok(()),
-        }
+        check_hours(self.opens.as_ref(), self.closes.as_ref())
     }
 
     /// User and password of SoupBinTCP.
@@ -452,6 +442,19 @@ fn check_text((value, rule): (&Option<Spanned<String>>, &str), is_right: impl Fn
 /// Whether FIX takes a text as the value of a field.
 pub(super) fn is_fix_text(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
+}
+
+/// Both hours between which a session goes on, or none.
+pub(super) fn check_hours(opens: Option<&Spanned<String>>, closes: Option<&Spanned<String>>) -> Result<(), Problem> {
+    for hour in [opens, closes].into_iter().flatten() {
+        if second_of_day(hour.get_ref()).is_none() {
+            return Err(Problem::new(hour.span(), "an hour and a minute of UTC, such as \"22:00\""));
+        }
+    }
+    match (opens, closes) {
+        (Some(hour), None) | (None, Some(hour)) => Err(Problem::new(hour.span(), "`opens` and `closes` go together")),
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn text(value: &Option<Spanned<String>>) -> Option<&str> {

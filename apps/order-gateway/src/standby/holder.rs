@@ -16,7 +16,7 @@ use rdma::wire::qpn::Qpn;
 use super::frame::{Frame, LastRecord, RdmaEnd, take_frames};
 use super::link::name;
 use super::promise::{Followed, Promise, SILENCE_NS};
-use super::secret::{Side, proven};
+use super::secret::{Role, proven};
 use super::session::{Asked, Session};
 use super::writer::MirrorPolicy;
 use crate::config::MirrorConfig;
@@ -43,7 +43,7 @@ pub fn hold(
 ) -> Result<Followed, String> {
     let secret = section.secret().map_err(|error| error.to_string())?;
     let listener = listen(address).map_err(|error| format!("cannot listen at {address}: {error}"))?;
-    let listener = proven(listener, secret, Side::Mirror);
+    let listener = proven(listener, secret, Role::Mirror);
     let mut holder = Holder::new(*address.ip(), section, memory)?;
     let kernel = Kernel::start();
     report(&format!("holds a mirror at rdma://{address}"));

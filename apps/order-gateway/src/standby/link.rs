@@ -13,7 +13,7 @@ use order_entry::journal::{Journal, JournalMemory};
 use super::follower::Follower;
 use super::primary::{Primary, PrimaryEvent};
 use super::promise::{Followed, SILENCE_NS};
-use super::secret::{ProvenStream, Secret, Side};
+use super::secret::{ProvenStream, Role, Secret};
 use super::writer::{MirrorPolicy, Writer};
 use crate::error::Error;
 use crate::host::{Host, Listener, Stream, Waits, is_nothing};
@@ -263,7 +263,7 @@ impl StandbyLink {
     }
 
     /// Gives up a handover that is waited for: what waits leaves.
-    pub const fn keep(&mut self) {
+    pub const fn give_up_hand_over(&mut self) {
         self.hands_over = None;
     }
 
@@ -346,7 +346,7 @@ impl<M: JournalMemory> FollowerLink<M> {
         if self.stream.is_none() && host.now_ns() >= self.retry_at_ns {
             self.retry_at_ns = host.now_ns().saturating_add(RETRY_NS);
             self.stream = host.connect(self.primary, WAITS).ok().map(|stream| match &self.secret {
-                Some(secret) => Box::new(ProvenStream::new(stream, secret.clone(), Side::Standby)),
+                Some(secret) => Box::new(ProvenStream::new(stream, secret.clone(), Role::Standby)),
                 None => stream,
             });
             if self.stream.is_some() {

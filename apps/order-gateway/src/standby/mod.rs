@@ -64,5 +64,5 @@ pub use holder::hold;
 pub use link::{FollowerLink, StandbyLink, follow};
 pub use primary::{Primary, PrimaryEvent};
 pub use promise::{Followed, LEASE_MAX, LEASE_MIN};
-pub use secret::{Secret, Side, proven};
+pub use secret::{Role, Secret, proven};
 pub use writer::{MIRROR_PORT, MirrorPolicy, mirror_address};

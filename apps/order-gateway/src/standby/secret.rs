@@ -60,9 +60,9 @@ impl Secret {
         (bytes.len() >= LEN_MIN).then(|| Self(bytes.into()))
     }
 
-    fn mac(&self, end: Side, challenge: &[u8]) -> Hmac<Sha256> {
+    fn mac(&self, role: Role, challenge: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of HMAC has any length");
-        mac.update(end.word());
+        mac.update(role.word());
         mac.update(challenge);
         mac
     }
@@ -74,9 +74,9 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Which side of the connection proves.
+/// Which end of the connection proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum Role {
     /// The gateway that trades, and listens for its standby.
     Primary,
     /// The one that has a copy.
@@ -87,7 +87,7 @@ pub enum Side {
     Mirror,
 }
 
-impl Side {
+impl Role {
     const fn word(self) -> &'static [u8] {
         match self {
             Self::Primary => b"wirepath primary",
@@ -106,22 +106,22 @@ impl Side {
         }
     }
 
-    /// How many peers prove at once. Who connects has one connection.
-    const fn waiting_max(self) -> usize {
-        match self {
-            Self::MirroredPrimary | Self::Standby => 1,
-            Self::Primary | Self::Mirror => 8,
-        }
+    /// Whether this end connects, and so has one connection at a time.
+    const fn dials(self) -> bool {
+        matches!(self, Self::Standby | Self::MirroredPrimary)
     }
 }
+
+/// Peers that prove at once.
+const WAITING_MAX: usize = 8;
 
 /// A peer that has proved nothing within this time is none: the proof needs a round trip.
 const PROOF_SPAN: Duration = Duration::from_millis(500);
 
-/// Peers that prove `secret`, at the listener of this `end`.
-pub fn proven(listener: Box<dyn Listener>, secret: Option<Secret>, end: Side) -> Box<dyn Listener> {
+/// Peers that prove `secret`, at the listener of this `role`.
+pub fn proven(listener: Box<dyn Listener>, secret: Option<Secret>, role: Role) -> Box<dyn Listener> {
     match secret {
-        Some(secret) => Box::new(Proven { listener, secret, end, waiting: RefCell::default() }),
+        Some(secret) => Box::new(Proven { listener, secret, role, waiting: RefCell::default() }),
         None => listener,
     }
 }
@@ -130,7 +130,7 @@ pub fn proven(listener: Box<dyn Listener>, secret: Option<Secret>, end: Side) ->
 struct Proven {
     listener: Box<dyn Listener>,
     secret: Secret,
-    end: Side,
+    role: Role,
     /// Peers that have not proved yet, oldest first, and since when. They keep nobody out.
     waiting: RefCell<VecDeque<(ProvenStream, Instant)>>,
 }
@@ -156,15 +156,14 @@ impl Listener for Proven {
 impl Proven {
     /// Takes a peer that has connected, in place of the oldest where there are too many.
     fn welcome(&self, waiting: &mut VecDeque<(ProvenStream, Instant)>) {
-        let (most, dials) = (self.end.waiting_max(), self.end == Side::MirroredPrimary);
-        if dials && !waiting.is_empty() {
+        if self.role.dials() && !waiting.is_empty() {
             return;
         }
         let Some(stream) = self.listener.accept() else { return };
-        if waiting.len() >= most {
+        if waiting.len() == WAITING_MAX {
             waiting.pop_front();
         }
-        waiting.push_back((ProvenStream::new(stream, self.secret.clone(), self.end), Instant::now()));
+        waiting.push_back((ProvenStream::new(stream, self.secret.clone(), self.role), Instant::now()));
     }
 }
 
@@ -173,7 +172,7 @@ impl Proven {
 pub(super) struct ProvenStream {
     stream: Box<dyn Stream>,
     secret: Secret,
-    end: Side,
+    role: Role,
     challenge: Option<[u8; VALUE_LEN]>,
     to_send: Vec<u8>,
     /// The other end's challenge and proof, as far as they have come.
@@ -185,12 +184,12 @@ pub(super) struct ProvenStream {
 }
 
 impl ProvenStream {
-    pub(super) fn new(stream: Box<dyn Stream>, secret: Secret, end: Side) -> Self {
+    pub(super) fn new(stream: Box<dyn Stream>, secret: Secret, role: Role) -> Self {
         let challenge = random();
         let to_send = challenge.map_or_else(Vec::new, |challenge| [&CHALLENGE[..], &challenge].concat());
         let received = Vec::with_capacity(2 * FRAME_LEN);
         let (has_answered, is_proven, failed) = (false, false, None);
-        Self { stream, secret, end, challenge, to_send, received, has_answered, is_proven, failed }
+        Self { stream, secret, role, challenge, to_send, received, has_answered, is_proven, failed }
     }
 
     /// Goes on with the proofs. Nothing to do now, where one of them is still to come.
@@ -237,12 +236,12 @@ impl ProvenStream {
         }
         if challenge.len() == FRAME_LEN && !self.has_answered {
             self.has_answered = true;
-            let mac = self.secret.mac(self.end, &challenge[PROOF.len()..]).finalize().into_bytes();
+            let mac = self.secret.mac(self.role, &challenge[PROOF.len()..]).finalize().into_bytes();
             self.to_send.extend_from_slice(&PROOF);
             self.to_send.extend_from_slice(&mac);
         }
         if proof.len() == FRAME_LEN {
-            let mac = self.secret.mac(self.end.other(), &asked);
+            let mac = self.secret.mac(self.role.other(), &asked);
             // In a time that does not tell how much of it is right.
             mac.verify_slice(&proof[PROOF.len()..]).map_err(|_| io::Error::other(ANOTHER))?;
             self.is_proven = true;
@@ -348,10 +347,10 @@ mod tests {
 
     /// What a primary reads of a peer that says to be this side, and has this secret; or the error
     /// of whichever sees one first.
-    fn heard(end: Side, text: &str) -> io::Result<usize> {
+    fn heard(role: Role, text: &str) -> io::Result<usize> {
         let (near, far) = Pipe::pair();
-        let mut primary = ProvenStream::new(Box::new(near), secret("0123456789abcdef"), Side::Primary);
-        let mut peer = ProvenStream::new(Box::new(far), secret(text), end);
+        let mut primary = ProvenStream::new(Box::new(near), secret("0123456789abcdef"), Role::Primary);
+        let mut peer = ProvenStream::new(Box::new(far), secret(text), role);
         let mut heard = Err(ErrorKind::WouldBlock.into());
         for _ in 0..6 {
             if let Err(error) = peer.write(b"F")
@@ -369,19 +368,19 @@ mod tests {
 
     #[test]
     fn ends_with_the_same_secret_hear_each_other() {
-        assert_eq!(heard(Side::Standby, "0123456789abcdef").expect("the secret is the same"), 1);
+        assert_eq!(heard(Role::Standby, "0123456789abcdef").expect("the secret is the same"), 1);
     }
 
     #[test]
     fn end_with_another_secret_is_not_heard() {
-        let error = heard(Side::Standby, "0123456789abcdeF").expect_err("the secret is another one");
+        let error = heard(Role::Standby, "0123456789abcdeF").expect_err("the secret is another one");
         assert_eq!(error.to_string(), ANOTHER);
     }
 
     /// It could have had the primary prove its own challenge.
     #[test]
     fn proof_of_the_asking_end_is_none_of_the_other() {
-        let error = heard(Side::Primary, "0123456789abcdef").expect_err("it says that it is the primary");
+        let error = heard(Role::Primary, "0123456789abcdef").expect_err("it says that it is the primary");
         assert_eq!(error.to_string(), ANOTHER);
     }
 
@@ -400,8 +399,8 @@ mod tests {
         let (near, far) = Pipe::pair();
         let strangers = (0..20).map(|_| Pipe::pair().0);
         let peers = Connected(RefCell::new([near].into_iter().chain(strangers).collect()));
-        let listener = proven(Box::new(peers), Some(secret("0123456789abcdef")), Side::Primary);
-        let mut standby = ProvenStream::new(Box::new(far), secret("0123456789abcdef"), Side::Standby);
+        let listener = proven(Box::new(peers), Some(secret("0123456789abcdef")), Role::Primary);
+        let mut standby = ProvenStream::new(Box::new(far), secret("0123456789abcdef"), Role::Standby);
         let accepted = (0..30).find_map(|_| {
             let _ = standby.write(b"F");
             listener.accept()
@@ -415,14 +414,14 @@ mod tests {
     /// him.
     #[test]
     fn proof_of_a_mirror_is_none_of_a_standby() {
-        let error = heard(Side::Mirror, "0123456789abcdef").expect_err("it is another kind of link");
+        let error = heard(Role::Mirror, "0123456789abcdef").expect_err("it is another kind of link");
         assert_eq!(error.to_string(), ANOTHER);
     }
 
     #[test]
     fn end_without_a_secret_is_told_that_it_needs_one() {
         let (near, mut far) = Pipe::pair();
-        let mut primary = ProvenStream::new(Box::new(near), secret("0123456789abcdef"), Side::Primary);
+        let mut primary = ProvenStream::new(Box::new(near), secret("0123456789abcdef"), Role::Primary);
         far.write_all(&[24, 0, 0, 0, b'F']).expect("a queue takes all");
         assert_eq!(primary.read(&mut [0; 8]).expect_err("it proves nothing").to_string(), NONE);
         let mut bytes = Vec::new();

@@ -253,8 +253,8 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         ConnectionId { slot: self.slot, generation: self.connection.generation }
     }
 
-    /// Keepalive begins, where it is on; of a connection that was another machine's behind a look
-    /// whether its data is here.
+    /// Keepalive begins, where it is on. A connection that came from another owner is looked at
+    /// first: has all of its data come?
     pub(super) fn begin_idle_timer(&mut self) {
         if let Some(at) = self.shared.handovers.complete_by(self.id(), self.now) {
             return self.idle_until(at);
@@ -275,8 +275,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(super) fn change_keepalive(&mut self, idle_ms_before: Option<u32>) {
         match (idle_ms_before, self.connection.keepalive_idle_ms()) {
             (before, now) if before == now => (),
-            // Behind the look whether the data of a connection of another machine is here, the
-            // idle time begins anew.
+            // The idle time begins behind the look whether all data has come from the last owner.
             (Some(_), Some(_)) if self.shared.handovers.complete_by(self.id(), self.now).is_some() => (),
             (Some(_), Some(idle_ms)) => self.idle_until(self.connection.clock.last_received_at + ms(idle_ms)),
             _ => self.begin_idle_timer(),

@@ -268,8 +268,8 @@ impl KeptMemory {
         };
         match lease(libc::F_RDLCK) {
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return false,
-            // There are no leases here (`fs.leases-enable=0`): nothing can be told of processes
-            // that keep it, and to count it for ever would shut its user out.
+            // The kernel gives no leases (`fs.leases-enable=0`). So nobody can see whether a
+            // process keeps the memory, and to count it for ever would shut its user out.
             Err(_) => return true,
             Ok(_) => (),
         }
