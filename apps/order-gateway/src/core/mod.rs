@@ -258,9 +258,9 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         self.reconciler = Some(Reconciler::new(lag_ns));
     }
 
-    /// The drop copy brought a trade, of an order of this instrument and side where it says them. It
-    /// is not booked where the order of its id has others: ids begin at 1 with each journal and with
-    /// each session of a firm.
+    /// The drop copy brought a trade, of an order of this instrument and side where it says them.
+    /// It is not booked where the order of its id has others: ids begin at 1 with each journal and
+    /// with each session of a firm.
     pub fn drop_copied(&mut self, trade: Trade, of: Option<(Symbol, Side)>, now_ns: u64) {
         let is_ours = of.is_none_or(|(symbol, side)| self.manager.has_order_of(trade.id, symbol, side));
         let key = OrderKey::Client(trade.id);
