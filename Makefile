@@ -51,7 +51,7 @@ MLX5_SOAK_FRAMES ?= 10000000
 SEEDS ?= 10000
 # Seconds that each fuzz target runs.
 FUZZ_SECONDS ?= 60
-# Where the libraries for C and C++ are installed.
+# Where `make install` puts programs and libraries.
 PREFIX ?= /usr/local
 # A part of the figures; empty: all but those that take long.
 PART ?=
@@ -145,7 +145,8 @@ lint: tools ## format, clippy, documentation and packages; warnings are errors
 	@scripts/check-aarch64
 
 .PHONY: install
-install: tools ## libwirepath for C and C++: libraries, headers and pkg-config's file below PREFIX=/usr/local
+install: tools ## below PREFIX=/usr/local: wirepath, feed-handler, the library under unmodified programs, libwirepath for C and C++
+	@DESTDIR=$(DESTDIR) scripts/install-tools $(PREFIX)
 	@DESTDIR=$(DESTDIR) scripts/install-c $(PREFIX)
 
 .PHONY: package

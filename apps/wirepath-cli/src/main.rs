@@ -1,4 +1,4 @@
-//! `wirepath`: the operator's tool. Each subcommand is a file with its options and a `run`.
+//! `wirepath`: the operator's tool. Each subcommand is a module with its options and a `run`.
 
 mod broker;
 mod capabilities;

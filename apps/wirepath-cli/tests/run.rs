@@ -224,6 +224,34 @@ fn library_that_is_not_there_is_told_with_the_way_to_it() {
     refused(&run(), "there is no interface no-such-port");
 }
 
+#[test]
+fn installed_wirepath_finds_the_library_that_is_installed_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path();
+    // What cargo would have built: the script is tried, not cargo.
+    fs::create_dir_all(place.join("target/debug")).unwrap();
+    fs::create_dir(place.join("path")).unwrap();
+    write(&folder, "path/cargo", b"#!/bin/sh\n", 0o755);
+    wirepath_tests::programs::copy(WIREPATH, &place.join("target/debug/wirepath"));
+    for other in ["feed-handler", "hugepage-setup", "libwirepath_preload.so"] {
+        write(&folder, &format!("target/debug/{other}"), b"", 0o644);
+    }
+    let path = std::env::join_paths([place.join("path"), "/usr/bin".into(), "/bin".into()]).unwrap();
+    let mut install = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/install-tools"));
+    install.arg("/opt/wirepath").env("DESTDIR", place).env("PROFILE", "dev");
+    let installed = install.env("CARGO_TARGET_DIR", place.join("target")).env("PATH", path).output().unwrap();
+    assert!(installed.status.success(), "{}", err(&installed));
+
+    let into = place.join("opt/wirepath");
+    let mut run = Command::new(into.join("bin/wirepath"));
+    run.args(["run", "--policy", "refuse", "--interface", "no-such-port", "true"]);
+    refused(&run.output().unwrap(), "there is no interface no-such-port");
+    let unit = fs::read_to_string(into.join("lib/systemd/system/wirepath-broker@.service")).unwrap();
+    assert!(unit.contains("ExecStart=/opt/wirepath/bin/wirepath broker "), "{unit}");
+    let mode = |name: &str| fs::metadata(into.join("bin").join(name)).unwrap().permissions().mode();
+    assert_eq!((mode("feed-handler") & 0o777, mode("hugepage-setup") & 0o777), (0o755, 0o755));
+}
+
 /// Root's, with an interface that carries frames.
 fn namespace(test: &str) -> Option<Namespace> {
     let made = Namespace::new().and_then(|here| {
