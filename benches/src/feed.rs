@@ -2,6 +2,7 @@
 //! that no predictor can learn. A heartbeat that repeats the last one changes nothing, so the
 //! figure is the cost of routing to the channel and back.
 
+use feed_handler::Format;
 use feed_handler::feed::{ArrivalClock, Feed, FeedConfig, LineConfig, Sampler, SetConfig, Tops};
 use feed_handler::format::MoldItch50;
 use feed_handler::recovery::RecoveryPlan;
@@ -54,6 +55,7 @@ fn feed(count: u32, block: &Block) -> Feed<MoldItch50> {
     let line = |idx| LineConfig { name: "A".to_owned(), group: group(idx), vlan: None, senders: Vec::new() };
     let set = |idx: u32| SetConfig {
         name: idx.to_string(),
+        format: Format::MoldItch50,
         queue: None,
         numbers: Vec::new(),
         lines: vec![line(idx)],
@@ -65,6 +67,7 @@ fn feed(count: u32, block: &Block) -> Feed<MoldItch50> {
         capacity: Capacity { books: 1, orders: 1, levels: 1 },
         clock: ArrivalClock::Worker,
         sets: (0..count).map(set).collect(),
+        places: Vec::new(),
         groups: Vec::new(),
         learned_max: 0,
     };

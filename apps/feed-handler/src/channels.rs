@@ -72,6 +72,7 @@ mod tests {
     fn set(numbers: &[u32]) -> SetConfig {
         SetConfig {
             name: String::new(),
+            format: crate::Format::IexDeep,
             queue: None,
             numbers: numbers.to_vec(),
             lines: Vec::new(),

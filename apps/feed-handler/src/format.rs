@@ -22,6 +22,25 @@ use market::{Books, Capacity, Decoder, DepthBooks, LevelBooks, OrderBooks, Quote
 use crate::feed::{Loops, Mdp3Loops, NoLoops};
 use crate::values::CapacityPlan;
 
+/// Evaluates an expression in which `$P` is the [`Protocol`] of a [`Format`].
+macro_rules! with_protocol {
+    ($format:expr, $P:ident => $body:expr) => {
+        with_protocol!(@ $format, $P => $body;
+            MoldItch50 | Itch50File = MoldItch50, IexTops = IexTops, IexDeep = IexDeep, CboePitch = CboePitch,
+            CmeMdp3 = CmeMdp3, NysePillar = NysePillar)
+    };
+    (@ $format:expr, $P:ident => $body:expr; $($($name:ident)|+ = $protocol:ident),+) => {
+        match $format {
+            $($($crate::format::Format::$name)|+ => {
+                type $P = $crate::format::$protocol;
+                $body
+            })+
+        }
+    };
+}
+
+pub(crate) use with_protocol;
+
 /// The operator's name for a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(try_from = "String")]
@@ -72,14 +91,7 @@ impl Format {
         fn of<P: Protocol>(capacity: CapacityPlan) -> u128 {
             P::Books::memory(capacity.over(P::capacity()))
         }
-        match self {
-            Self::MoldItch50 | Self::Itch50File => of::<MoldItch50>(capacity),
-            Self::IexTops => of::<IexTops>(capacity),
-            Self::IexDeep => of::<IexDeep>(capacity),
-            Self::CboePitch => of::<CboePitch>(capacity),
-            Self::CmeMdp3 => of::<CmeMdp3>(capacity),
-            Self::NysePillar => of::<NysePillar>(capacity),
-        }
+        with_protocol!(self, P => of::<P>(capacity))
     }
 
     /// The largest channel number that the format's packet header can hold (IEX's channel ID, the
@@ -140,6 +152,9 @@ pub trait Protocol: 'static {
     type Books: AllocatedBooks + Send + 'static;
     /// What loops of multicast packets recover.
     type Loops: Loops<Self::Books>;
+
+    /// The same at run time; that of a plain file is its messages'.
+    const FORMAT: Format;
 
     /// Whether groups with the same session are lines of one channel. Where packets carry no
     /// session, each group is a separate channel unless the configuration says otherwise.
@@ -233,6 +248,7 @@ impl Protocol for MoldItch50 {
     type Codec = Itch50;
     type Books = OrderBooks;
     type Loops = NoLoops;
+    const FORMAT: Format = Format::MoldItch50;
     const HAS_SESSIONS: bool = true;
 
     /// A whole Nasdaq day: some 210 MB.
@@ -246,6 +262,7 @@ impl Protocol for IexTops {
     type Codec = Tops16;
     type Books = Quotes;
     type Loops = NoLoops;
+    const FORMAT: Format = Format::IexTops;
     const HAS_SESSIONS: bool = true;
 
     fn carries(raw: &IexHeader) -> bool {
@@ -262,6 +279,7 @@ impl Protocol for IexDeep {
     type Codec = Deep10;
     type Books = LevelBooks;
     type Loops = NoLoops;
+    const FORMAT: Format = Format::IexDeep;
     const HAS_SESSIONS: bool = true;
 
     fn carries(raw: &IexHeader) -> bool {
@@ -278,6 +296,7 @@ impl Protocol for CboePitch {
     type Codec = Pitch;
     type Books = OrderBooks;
     type Loops = NoLoops;
+    const FORMAT: Format = Format::CboePitch;
     /// A unit has the same number on its real-time group and on its gap-response group, but
     /// separate sequences.
     const HAS_SESSIONS: bool = false;
@@ -293,6 +312,7 @@ impl Protocol for CmeMdp3 {
     type Codec = Mdp3;
     type Books = DepthBooks;
     type Loops = Mdp3Loops;
+    const FORMAT: Format = Format::CmeMdp3;
     /// Packets carry numbers alone: the feeds of a channel (incremental, snapshots, definitions)
     /// are separate sequences on separate groups.
     const HAS_SESSIONS: bool = false;
@@ -309,6 +329,7 @@ impl Protocol for NysePillar {
     type Codec = Pillar;
     type Books = OrderBooks;
     type Loops = NoLoops;
+    const FORMAT: Format = Format::NysePillar;
     /// A channel is a group; its packets do not name it.
     const HAS_SESSIONS: bool = false;
 

@@ -21,10 +21,10 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// The memory of the books of `channels` channels with `each` bytes, in words; an error where the
-/// machine has less.
-pub(crate) fn check(channels: usize, each: u128) -> Result<String, Error> {
-    check_on(&Machine::here(), channels, each)
+/// The memory of books, in words, by the channels of each format and the bytes of one of them; an
+/// error where the machine has less.
+pub(crate) fn check(books: &[(usize, u128)]) -> Result<String, Error> {
+    check_on(&Machine::here(), books)
 }
 
 /// The number of channels with `each` bytes that fit the free memory.
@@ -37,10 +37,16 @@ fn room_on(machine: &Machine, each: u128) -> usize {
     room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX)
 }
 
-fn check_on(machine: &Machine, channels: usize, each: u128) -> Result<String, Error> {
-    let sum = each.saturating_mul(channels as u128);
+fn check_on(machine: &Machine, books: &[(usize, u128)]) -> Result<String, Error> {
+    let channels: usize = books.iter().map(|(channels, _)| channels).sum();
+    let sum =
+        books.iter().fold(0_u128, |sum, &(channels, each)| sum.saturating_add(each.saturating_mul(channels as u128)));
     let plural = if channels == 1 { "" } else { "s" };
-    let what = format!("the books of {channels} channel{plural} take {}, {} each", Bytes(sum), Bytes(each));
+    let each = match books {
+        [(_, each)] => format!(", {} each", Bytes(*each)),
+        _ => String::new(),
+    };
+    let what = format!("the books of {channels} channel{plural} take {}{each}", Bytes(sum));
     match machine.memory_left() {
         Some(MemoryLeft { bytes, bound }) if sum > bytes => Err(Error::Failed(format!(
             "{what}, and {} are left ({bound}): lower instruments, orders and levels in [books] of the configuration, or give \
@@ -65,8 +71,9 @@ mod tests {
         fs::create_dir(root.path().join("proc")).unwrap();
         fs::write(root.path().join("proc/meminfo"), "MemAvailable:    7812500 kB\n").unwrap();
         let machine = Machine::at(root.path());
-        assert_eq!(check_on(&machine, 1, 4 * GB).unwrap(), "the books of 1 channel take 4000 MB, 4000 MB each");
-        let refused = check_on(&machine, 200, GB).unwrap_err().to_string();
+        assert_eq!(check_on(&machine, &[(1, 4 * GB)]).unwrap(), "the books of 1 channel take 4000 MB, 4000 MB each");
+        assert_eq!(check_on(&machine, &[(1, GB), (2, GB / 2)]).unwrap(), "the books of 3 channels take 2000 MB");
+        let refused = check_on(&machine, &[(200, GB)]).unwrap_err().to_string();
         assert!(refused.contains("the books of 200 channels take 200.0 GB, 1000 MB each"), "{refused}");
         assert!(refused.contains("8000 MB are left (MemAvailable of /proc/meminfo)"), "{refused}");
         assert!(refused.contains("lower instruments, orders and levels in [books]"), "{refused}");
@@ -84,6 +91,6 @@ mod tests {
     #[test]
     fn system_that_tells_nothing_refuses_nothing() {
         let root = tempfile::tempdir().unwrap();
-        assert!(check_on(&Machine::at(root.path()), 1, u128::MAX).is_ok());
+        assert!(check_on(&Machine::at(root.path()), &[(1, u128::MAX), (1, 1)]).is_ok());
     }
 }

@@ -24,7 +24,8 @@ use crate::values::{CapacityPlan, WorkerPlan};
 /// The common part of a replay and a live run: the feeds to decode, and their lines.
 #[derive(Clone, Debug)]
 pub struct FeedPlan {
-    /// The format of the packets.
+    /// The format of the packets of groups that belong to no channel of the configuration. Each
+    /// channel has its own.
     pub format: Format,
     /// The worker.
     pub worker: WorkerPlan,
@@ -84,6 +85,52 @@ impl FeedPlan {
         self.sets.iter().map(SetConfig::channels_max).sum()
     }
 
+    /// The formats of its channels, each once; the plan's where it has none.
+    pub fn formats(&self) -> Vec<Format> {
+        let mut formats = Vec::new();
+        for set in &self.sets {
+            if !formats.contains(&set.format) {
+                formats.push(set.format);
+            }
+        }
+        if formats.is_empty() { vec![self.format] } else { formats }
+    }
+
+    /// Their names in a sentence.
+    pub(crate) fn format_names(&self) -> String {
+        self.formats().into_iter().map(Format::name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The channels of one format, and the place of each set in this plan.
+    pub(crate) fn of_format(&self, format: Format) -> (Self, Vec<u16>) {
+        let sets = (0_u16..).zip(&self.sets).filter(|(_, set)| set.format == format);
+        let (places, sets) = sets.map(|(place, set)| (place, set.clone())).unzip();
+        (Self { format, sets, ..self.clone() }, places)
+    }
+
+    /// For each line, in the order of consumers, its format's place in [`formats`](Self::formats)
+    /// and its own among the lines of that format.
+    pub(crate) fn lines_by_format(&self) -> Vec<(usize, usize)> {
+        let formats = self.formats();
+        let mut counts = vec![0; formats.len()];
+        let lines = self.sets.iter().flat_map(|set| set.lines.iter().map(|_| set.format));
+        let place = |format| {
+            let feed = formats.iter().position(|one| *one == format).expect("the format of a set is among all");
+            counts[feed] += 1;
+            (feed, counts[feed] - 1)
+        };
+        lines.map(place).collect()
+    }
+
+    /// For each format: channels, and the bytes of the books of one.
+    pub(crate) fn books(&self) -> Vec<(usize, u128)> {
+        let books = |format: Format| {
+            let channels = self.sets.iter().filter(|set| set.format == format).map(SetConfig::channels_max);
+            (channels.sum::<usize>().max(1), format.memory(self.capacity))
+        };
+        self.formats().into_iter().map(books).collect()
+    }
+
     /// The number of the first channel of each set of `part`, which is of this plan.
     pub(crate) fn first_channels(&self, part: &Self) -> Vec<usize> {
         let mut first = 0;
@@ -134,8 +181,8 @@ impl ReplayArgs {
         };
         let format = self.chosen_format(&config)?;
         let faults = self.faults.config();
-        self.check_truth(format, faults.is_some())?;
         let feed = FeedPlan { groups: self.chosen_groups(), ..feed_plan(format, &config, &self.worker, &self.output) };
+        self.check_truth(&feed, faults.is_some())?;
         if !feed.sets.is_empty() && !self.groups.is_empty() {
             return Err(Error::Usage("--group is for a replay without channels: the configuration names them".into()));
         }
@@ -160,16 +207,20 @@ impl ReplayArgs {
 
     /// The flag's or the configuration's format; an error where they differ.
     fn chosen_format(&self, config: &Config) -> Result<Format, Error> {
-        match (self.format, config.format()) {
-            (Some(flag), Some(channels)) if flag != channels => Err(Error::Usage(format!(
-                "--format {flag} and the configuration's channels of {channels} do not agree: leave one of them out"
-            ))),
-            (Some(format), _) | (None, Some(format)) => Ok(format),
+        let other = |flag| config.formats().find(|format| Some(*format) != flag);
+        match (self.format, config.formats().next()) {
             (None, None) => Err(Error::Usage(format!(
                 "what is in {}? add --format with one of {}",
                 self.file.display(),
                 Format::ALL.map(Format::name).join(", ")
             ))),
+            (None, Some(format)) => Ok(format),
+            (Some(flag), _) => match other(Some(flag)) {
+                None => Ok(flag),
+                Some(channels) => Err(Error::Usage(format!(
+                    "--format {flag} and the configuration's channels of {channels} do not agree: leave one of them out"
+                ))),
+            },
         }
     }
 
@@ -182,10 +233,10 @@ impl ReplayArgs {
     }
 
     /// The truth is about a whole day as exchange-sim sent it.
-    fn check_truth(&self, format: Format, has_faults: bool) -> Result<(), Error> {
+    fn check_truth(&self, feed: &FeedPlan, has_faults: bool) -> Result<(), Error> {
         let problem = match self.output.truth {
             None => return Ok(()),
-            Some(_) if format != Format::MoldItch50 => "--truth is about days of exchange-sim, which are mold-itch50",
+            Some(_) if feed.formats() != [Format::MoldItch50] => ONLY_MOLD_ITCH50,
             Some(_) if has_faults => {
                 "--truth does not know of --fault flags: let exchange-sim inject the faults (--loss, --duplicate, \
                  --reorder), which writes them into the truth"
@@ -205,21 +256,23 @@ impl RunArgs {
         let Some(mut live) = config.live() else {
             return Err(Error::Usage(format!("{file} names no interface: add [port] with interface = \"eth1\"")));
         };
-        let Some(format) = config.format() else {
+        let Some(format) = config.formats().next() else {
             return Err(Error::Usage(format!(
                 "{file} has no [[channels]]: a live run joins the groups that are named, and no others"
             )));
         };
-        if self.output.truth.is_some() && format != Format::MoldItch50 {
-            return Err(Error::Usage("--truth is about days of exchange-sim, which are mold-itch50".into()));
-        }
         if let Some(interface) = &self.interface {
             live.port.set_interface(interface);
         }
         let feed = feed_plan(format, &config, &self.worker, &self.output);
+        if feed.truth.is_some() && feed.formats() != [Format::MoldItch50] {
+            return Err(Error::Usage(ONLY_MOLD_ITCH50.into()));
+        }
         Ok(RunPlan { feed, live, duration: self.seconds, expose: config.expose(self.expose.as_deref()) })
     }
 }
+
+const ONLY_MOLD_ITCH50: &str = "--truth is about days of exchange-sim, which are mold-itch50";
 
 /// The plan that both commands share.
 fn feed_plan(format: Format, config: &Config, flags: &WorkerArgs, output: &OutputArgs) -> FeedPlan {
@@ -263,6 +316,7 @@ pub(crate) mod tests {
     fn channels_are_numbered_over_all_workers() {
         let set = |name: &str, queue, numbers: &[u32]| SetConfig {
             name: name.into(),
+            format: Format::IexDeep,
             queue,
             numbers: numbers.to_vec(),
             lines: Vec::new(),

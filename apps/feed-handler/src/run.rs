@@ -19,8 +19,10 @@ use crate::device::StampingQueue;
 use crate::error::Error;
 use crate::event::Event;
 use crate::expose::Exposure;
-use crate::feed::{ArrivalClock, Feed, FeedConfig, FeedTally, Sampler};
-use crate::format::{AllocatedBooks, CboePitch, CmeMdp3, Format, IexDeep, IexTops, MoldItch50, NysePillar, Protocol};
+use crate::feed::{ArrivalClock, Feed, FeedConfig, FeedTally, MixedFeed, Sampler, WorkerFeed};
+use crate::format::{
+    AllocatedBooks, CboePitch, CmeMdp3, IexDeep, IexTops, MoldItch50, NysePillar, Protocol, with_protocol,
+};
 use crate::plan::{FeedPlan, RunPlan};
 use crate::recovery::{self, RecoveryPlan, RecoveryThread};
 use crate::report::{Core, Ending, PacketSource, Run, Summary, read_truth, silence};
@@ -35,7 +37,7 @@ pub fn run(plan: &RunPlan, stop: &StopFlag, report: impl FnMut(Event)) -> Result
 
 /// The same; each worker passes the events of its channels to clones of the sink that `sinks` makes
 /// for it, on the worker's thread and before its first packet.
-pub fn run_with<S: EventSink + Clone>(
+pub fn run_with<S: EventSink + Clone + 'static>(
     plan: &RunPlan,
     stop: &StopFlag,
     mut report: impl FnMut(Event),
@@ -48,7 +50,7 @@ pub fn run_with<S: EventSink + Clone>(
     run_to_end(plan, stop, report, move |context| Ok((sinks(context)?, exposed.sink(context)?)))
 }
 
-fn run_to_end<S: EventSink + Clone>(
+fn run_to_end<S: EventSink + Clone + 'static>(
     plan: &RunPlan,
     stop: &StopFlag,
     mut report: impl FnMut(Event),
@@ -56,7 +58,7 @@ fn run_to_end<S: EventSink + Clone>(
 ) -> Result<Summary, Error> {
     let (interface, queues) = (plan.live.port.interface().to_owned(), &plan.live.queues);
     let first = queues.first().copied().unwrap_or_default();
-    let books = memory::check(plan.feed.channels_max(), plan.feed.format.memory(plan.feed.capacity))?;
+    let books = memory::check(&plan.feed.books())?;
     let block = watch::counters(&mut report);
     let placement = plan.feed.worker.placement;
     let cores: Vec<_> = (0..queues.len()).map(|idx| watch::core(placement, idx, queues.len())).collect();
@@ -209,7 +211,7 @@ pub(crate) fn merge_results(done: Vec<Result<WorkerResult, Error>>) -> Result<Wo
     Ok(sum)
 }
 
-impl<S: EventSink + Clone, F: Fn(&SinkContext) -> Result<S, Error>> WorkerTask<F> {
+impl<S: EventSink + Clone + 'static, F: Fn(&SinkContext) -> Result<S, Error>> WorkerTask<F> {
     /// The work of a plan, and the events of all workers, which end with the last of them.
     pub(crate) fn new(plan: FeedPlan, sinks: F) -> (Self, Receiver<Event>) {
         let (events, received) = mpsc::channel();
@@ -220,66 +222,49 @@ impl<S: EventSink + Clone, F: Fn(&SinkContext) -> Result<S, Error>> WorkerTask<F
         let _ = self.events.send(event);
     }
 
-    /// Runs a worker with its part of the plan. From here on its format is known at compile time.
-    pub(crate) fn run<Q: Queue, H: HostProvider, N>(
+    /// Runs a worker with its part of the plan. From here on its format is known at compile time,
+    /// where it has only one.
+    pub(crate) fn run<Q: Queue, H: HostProvider, N: Nodes<S>>(
         &self,
         plan: FeedPlan,
         builder: WorkerBuilder<Q, H>,
         worker: PortWorker,
         frames: Frames,
         nodes: impl FnOnce(HostStackConfig, &Host, &Scope) -> N,
-    ) -> Result<WorkerResult, Error>
-    where
-        N: Node<Feed<MoldItch50, S>>
-            + Node<Feed<IexTops, S>>
-            + Node<Feed<IexDeep, S>>
-            + Node<Feed<CboePitch, S>>
-            + Node<Feed<CmeMdp3, S>>
-            + Node<Feed<NysePillar, S>>,
-    {
-        match plan.format {
-            Format::MoldItch50 | Format::Itch50File => {
-                self.feed::<MoldItch50, _, _, _>(&plan, builder, worker, frames, nodes)
-            }
-            Format::IexTops => self.feed::<IexTops, _, _, _>(&plan, builder, worker, frames, nodes),
-            Format::IexDeep => self.feed::<IexDeep, _, _, _>(&plan, builder, worker, frames, nodes),
-            Format::CboePitch => self.feed::<CboePitch, _, _, _>(&plan, builder, worker, frames, nodes),
-            Format::CmeMdp3 => self.feed::<CmeMdp3, _, _, _>(&plan, builder, worker, frames, nodes),
-            Format::NysePillar => self.feed::<NysePillar, _, _, _>(&plan, builder, worker, frames, nodes),
+    ) -> Result<WorkerResult, Error> {
+        let inputs = Inputs { plan, builder, worker, frames, nodes };
+        match inputs.plan.formats()[..] {
+            [format] => with_protocol!(format, P => self.drive(inputs, |parts| self.feed::<P>(parts, &[]))),
+            _ => self.drive(inputs, |parts| self.mixed(parts)),
         }
     }
 
     /// The worker with the memory of its feed, from its first poll to its results.
-    fn feed<P: Protocol, Q: Queue, H: HostProvider, N: Node<Feed<P, S>>>(
+    fn drive<A, Q: Queue, H: HostProvider, N: Node<A>>(
         &self,
-        plan: &FeedPlan,
-        builder: WorkerBuilder<Q, H>,
-        worker: PortWorker,
-        frames: Frames,
-        nodes: impl FnOnce(HostStackConfig, &Host, &Scope) -> N,
-    ) -> Result<WorkerResult, Error> {
+        inputs: Inputs<Q, H, impl FnOnce(HostStackConfig, &Host, &Scope) -> N>,
+        make: impl FnOnce(Parts<'_, S>) -> Result<Made<A>, Error>,
+    ) -> Result<WorkerResult, Error>
+    where
+        A: WorkerFeed,
+    {
+        let Inputs { plan, builder, worker, frames, nodes } = inputs;
         let (mut clock, scope) = (MonotonicClock::start(), worker.scope());
         let sampler = Sampler::new(clock, plan.worker.latency_every);
         let intake = |queue| StampingQueue::new(queue, frames.count_max, clock, sampler.received());
-        let builder = sized(builder.wrap_queue(intake), plan);
+        let builder = sized(builder.wrap_queue(intake), &plan);
         let sizing = builder.sizing();
         let unix_offset_ns = unix_offset_ns(frames.clock, &mut clock);
-        let first_channels = self.plan.first_channels(plan);
+        let first_channels = self.plan.first_channels(&plan);
         let sink =
             (self.sinks)(&SinkContext { queue: worker.queue(), plan: plan.clone(), first_channels, unix_offset_ns })?;
-        let config = feed_config::<P>(plan, frames.clock);
-        let recovery = recovery::start::<P>(&config.sets, plan.format, config.capacity, &scope, self.events.clone())?;
-        let mut feed = Feed::<P, S>::with_sink(config, sink, sampler, &scope);
-        let thread = recovery.map(|(link, thread)| {
-            feed.recover_by(link);
-            thread
-        });
+        let Made { feed, threads } = make(Parts { plan: &plan, arrival: frames.clock, sink, sampler, scope: &scope })?;
         let built = builder.build_with(feed, &scope, nodes).map_err(Error::failed)?;
         if let Some(fallback) = built.pool().region().mapping().and_then(|mapping| mapping.fallback()) {
             self.report(Event::Notice(fallback.to_string()));
         }
         let mut outline = NodeTree::new();
-        Node::<Feed<P, S>>::outline(built.pipeline(), &mut outline);
+        Node::<A>::outline(built.pipeline(), &mut outline);
         let mut running = worker.start(built, &mut clock).map_err(Error::failed)?;
         self.report(Event::Built(format!("{outline}{sizing}")));
         let started = clock.now();
@@ -292,12 +277,90 @@ impl<S: EventSink + Clone, F: Fn(&SinkContext) -> Result<S, Error>> WorkerTask<F
         let seconds = clock.now().since(started).as_secs_f64();
         let worker = running.finish(&mut clock);
         let (kept, without_reason) = (worker.kept() as u64, worker.pool().drops_without_reason());
-        let tally = worker.app().tally(plan.tops);
-        // The feed has the other end of the thread's rings.
+        let tally = worker.app().results(plan.tops);
+        // The feed has the other end of the threads' rings.
         drop(worker);
-        thread.map_or(Ok(()), RecoveryThread::join)?;
+        threads.into_iter().try_for_each(RecoveryThread::join)?;
         Ok(WorkerResult { ended, seconds, kept, without_reason, tally })
     }
+
+    /// The feed of one format; `places` as in [`FeedConfig`].
+    fn feed<P: Protocol>(&self, parts: Parts<'_, S>, places: &[u16]) -> Result<Made<Feed<P, S>>, Error> {
+        let Parts { plan, arrival, sink, sampler, scope } = parts;
+        let config = FeedConfig { places: places.to_vec(), ..feed_config::<P>(plan, arrival) };
+        let recovery = recovery::start::<P>(&config.sets, plan.format, config.capacity, scope, self.events.clone())?;
+        let mut feed = Feed::<P, S>::with_sink(config, sink, sampler, scope);
+        let threads = recovery.map(|(link, thread)| {
+            feed.recover_by(link);
+            thread
+        });
+        Ok(Made { feed, threads: threads.into_iter().collect() })
+    }
+
+    /// The feeds of several formats. The counters of each are below its format's name.
+    fn mixed(&self, parts: Parts<'_, S>) -> Result<Made<MixedFeed>, Error> {
+        let plan = parts.plan;
+        let (mut feeds, mut threads) = (Vec::<Box<dyn WorkerFeed>>::new(), Vec::new());
+        for format in plan.formats() {
+            let (part, places) = plan.of_format(format);
+            let scope = parts.scope.scope(format.name());
+            let sampler = Sampler::new(MonotonicClock::start(), 0);
+            let parts = Parts { plan: &part, arrival: parts.arrival, sink: parts.sink.clone(), sampler, scope: &scope };
+            with_protocol!(format, P => {
+                let made = self.feed::<P>(parts, &places)?;
+                feeds.push(Box::new(made.feed));
+                threads.extend(made.threads);
+            });
+        }
+        Ok(Made { feed: MixedFeed::new(feeds, plan.lines_by_format(), parts.sampler), threads })
+    }
+}
+
+/// Nodes for the feed of any format, and for several.
+pub(crate) trait Nodes<S>:
+    Node<Feed<MoldItch50, S>>
+    + Node<Feed<IexTops, S>>
+    + Node<Feed<IexDeep, S>>
+    + Node<Feed<CboePitch, S>>
+    + Node<Feed<CmeMdp3, S>>
+    + Node<Feed<NysePillar, S>>
+    + Node<MixedFeed>
+{
+}
+
+impl<S, N> Nodes<S> for N where
+    N: Node<Feed<MoldItch50, S>>
+        + Node<Feed<IexTops, S>>
+        + Node<Feed<IexDeep, S>>
+        + Node<Feed<CboePitch, S>>
+        + Node<Feed<CmeMdp3, S>>
+        + Node<Feed<NysePillar, S>>
+        + Node<MixedFeed>
+{
+}
+
+/// A worker before it is built.
+struct Inputs<Q: Queue, H: HostProvider, F> {
+    plan: FeedPlan,
+    builder: WorkerBuilder<Q, H>,
+    worker: PortWorker,
+    frames: Frames,
+    nodes: F,
+}
+
+/// The parts of a worker's feed.
+struct Parts<'a, S> {
+    plan: &'a FeedPlan,
+    arrival: ArrivalClock,
+    sink: S,
+    sampler: Sampler,
+    scope: &'a Scope,
+}
+
+/// A worker's feed, and the threads that speak with its servers.
+struct Made<A> {
+    feed: A,
+    threads: Vec<RecoveryThread>,
 }
 
 /// See [`SinkContext::unix_offset_ns`].
@@ -341,6 +404,7 @@ pub(crate) fn feed_config<P: Protocol>(plan: &FeedPlan, clock: ArrivalClock) -> 
         capacity,
         clock,
         sets,
+        places: Vec::new(),
         groups: plan.groups.clone(),
         learned_max,
     }

@@ -19,7 +19,7 @@ use wirepath::wire::udp::UdpHeader;
 use wirepath::wire::{EtherType, Protocol as IpProtocol};
 
 use crate::error::Error;
-use crate::format::{CboePitch, CmeMdp3, Format, IexDeep, IexTops, MoldItch50, NysePillar, Protocol};
+use crate::format::{Format, Protocol, with_protocol};
 use crate::plan::ReplayPlan;
 
 /// Frames that are tried: enough to get past other traffic, few enough to cost no noticeable time.
@@ -67,9 +67,10 @@ pub fn check(plan: &ReplayPlan) -> Result<(), Error> {
         (FileKind::Capture(survey), Format::Itch50File) => {
             format!("{file} is a capture and not a plain file of messages; {}", survey.advice())
         }
-        (FileKind::Capture(survey), format) if survey.contradicts(format) => {
+        (FileKind::Capture(survey), _) if plan.feed.formats().into_iter().all(|format| survey.contradicts(format)) => {
+            let formats = plan.feed.format_names();
             format!(
-                "{file} does not hold {format}: no packet of its first {} decodes; {}",
+                "{file} does not hold {formats}: no packet of its first {} decodes; {}",
                 survey.frames,
                 survey.advice()
             )
@@ -91,7 +92,7 @@ pub fn check(plan: &ReplayPlan) -> Result<(), Error> {
 /// The sentence for a replay that found no packet of its format: whether the file is empty, has
 /// other groups, or holds another format, and which.
 pub fn explain_no_packets(plan: &ReplayPlan) -> String {
-    let (file, format) = (plan.input.display(), plan.feed.format);
+    let (file, format) = (plan.input.display(), plan.feed.format_names());
     let survey = match look(&plan.input) {
         FileKind::Capture(survey) => survey,
         FileKind::ItchFile | FileKind::Other => return format!("{file} holds no packet of {format}"),
@@ -105,7 +106,7 @@ pub fn explain_no_packets(plan: &ReplayPlan) -> String {
     if !named.is_empty() && !named.iter().any(|group| survey.groups.contains_key(group)) {
         return format!("{file} has no packet to the groups that were named; it has {}", survey.groups_listed());
     }
-    if survey.holds(format) {
+    if plan.feed.formats().into_iter().any(|format| survey.holds(format)) {
         return format!("no packet of {format} arrived, though {file} has some: see what dropped them in the summary");
     }
     format!("{file} does not hold {format}: no packet decodes; {}", survey.advice())
@@ -157,16 +158,8 @@ impl CaptureContents {
             return;
         }
         *self.groups.entry(group).or_default() += 1;
-        let decodes = [
-            decodes::<MoldItch50>(payload),
-            decodes::<IexTops>(payload),
-            decodes::<IexDeep>(payload),
-            decodes::<CboePitch>(payload),
-            decodes::<CmeMdp3>(payload),
-            decodes::<NysePillar>(payload),
-        ];
-        for (count, decodes) in self.decodes.iter_mut().zip(decodes) {
-            *count += u64::from(decodes);
+        for (count, format) in self.decodes.iter_mut().zip(CAPTURED) {
+            *count += u64::from(with_protocol!(format, P => decodes::<P>(payload)));
         }
     }
 }

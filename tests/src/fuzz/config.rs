@@ -78,7 +78,7 @@ fn check(config: &Config) {
     assert!(window.packets <= 1 << 20 && config.policy().restart_distance > 0, "{window:?}");
     let _ = (config.capacity(), config.pace(), config.checksum());
     let sets = config.sets();
-    assert_eq!(config.format().is_some(), !sets.is_empty());
+    assert_eq!(config.formats().count(), sets.len());
     if let Some(live) = config.live() {
         check_live(&live);
     }

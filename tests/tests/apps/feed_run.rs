@@ -407,6 +407,38 @@ fn silence_has_a_likely_cause() {
 }
 
 #[test]
+fn channels_of_two_formats_are_received_by_one_worker() {
+    let Some(wire) = wire("channels_of_two_formats_are_received_by_one_worker") else { return };
+    let port = settings().port;
+    let config = wire.directory.path().join("mixed.toml");
+    let channel = |name, format, group| {
+        let lines = format!("[{{ group = \"{group}\", port = {port} }}]");
+        format!("[[channels]]\nname = \"{name}\"\nformat = \"{format}\"\nlines = {lines}\n")
+    };
+    let channels = channel("itch", "mold-itch50", "239.9.9.1") + &channel("top", "iex-tops", "239.9.9.2");
+    std::fs::write(&config, format!("[port]\ninterface = \"veth0\"\n{OWN}{channels}")).unwrap();
+    let mold = |seq: u8| {
+        [&b"day1      "[..], &[0, 0, 0, 0, 0, 0, 0, seq], &[0, 1, 0, 12], b"S\0\0\0\0\0\0\0\0\0\x01O"].concat()
+    };
+    // IEX-TP: TOPS 1.6, channel 1, a system event of 10 bytes.
+    let tops = |seq: u8| {
+        let header = [&[1, 0, 3, 128, 1, 0, 0, 0, 7, 0, 0, 0, 12, 0, 1, 0][..], &[0; 8], &[seq], &[0; 15]].concat();
+        [&header[..], &[10, 0], b"SO", &[1; 8]].concat()
+    };
+    let send = |_: &AtomicU64| {
+        let socket = wire.far.run(|| UdpSocket::bind((EXCHANGE, 0))).unwrap();
+        for seq in 1..=20 {
+            socket.send_to(&mold(seq), ("239.9.9.1", port)).unwrap();
+            socket.send_to(&tops(seq), ("239.9.9.2", port)).unwrap();
+        }
+    };
+    let (summary, _) = wire.listen(&planned(&config, &[]), send).unwrap();
+    assert!(summary.accounted && summary.failures.is_empty(), "{:?}", summary.failures);
+    let counts = summary.channels.iter().map(|channel| (channel.format, channel.messages, channel.gaps));
+    assert_eq!(counts.collect::<Vec<_>>(), [("mold-itch50", 20, 0), ("iex-tops", 20, 0)]);
+}
+
+#[test]
 fn run_ends_by_itself_after_its_seconds() {
     let Some(wire) = wire("run_ends_by_itself_after_its_seconds") else { return };
     let plan = wire.plan(OWN, &["--seconds", "0.3"]);

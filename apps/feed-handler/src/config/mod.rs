@@ -257,7 +257,7 @@ impl Config {
                 let what = format!("channel {name:?} has {} lines: give it 1 to {LINES_MAX}", lines.len());
                 return Err(ConfigProblem::new(section.lines.span(), what));
             }
-            self.check_format(section)?;
+            check_format(section)?;
             self.check_queue(section)?;
             check_numbers(section)?;
             section.recovery()?;
@@ -294,25 +294,6 @@ impl Config {
         Ok(())
     }
 
-    /// One worker decodes one format, so that its data path has no branch on it.
-    fn check_format(&self, section: &ChannelSection) -> Result<(), ConfigProblem> {
-        let format = *section.format.get_ref();
-        let at = section.format.span();
-        if format == Format::Itch50File {
-            return Err(ConfigProblem::new(
-                at,
-                "a plain file has no channels: leave them out and use --format itch50-file",
-            ));
-        }
-        match self.format() {
-            Some(first) if first != format => {
-                let what = format!("{format} beside {first}: one worker decodes one format, so give each its own file");
-                Err(ConfigProblem::new(at, what))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// A port in a VLAN receives no other.
     fn check_vlan(&self, line: &LineSection) -> Result<(), ConfigProblem> {
         let port = self.port.as_ref().and_then(PortSection::vlan);
@@ -341,9 +322,9 @@ impl Config {
         Some(LiveConfig { checksum: self.checksum(), ..live })
     }
 
-    /// The format of the channels, where there are any.
-    pub fn format(&self) -> Option<Format> {
-        self.channels.first().map(|channel| *channel.get_ref().format.get_ref())
+    /// The formats of the channels.
+    pub fn formats(&self) -> impl Iterator<Item = Format> + '_ {
+        self.channels.iter().map(|channel| *channel.get_ref().format.get_ref())
     }
 
     /// The pace of a replay, where the file sets one.
@@ -423,6 +404,15 @@ impl Config {
     }
 }
 
+/// A format of packets.
+fn check_format(section: &ChannelSection) -> Result<(), ConfigProblem> {
+    if *section.format.get_ref() == Format::Itch50File {
+        let what = "a plain file has no channels: leave them out and use --format itch50-file";
+        return Err(ConfigProblem::new(section.format.span(), what));
+    }
+    Ok(())
+}
+
 /// Each number is a channel with its own books.
 fn check_numbers(section: &ChannelSection) -> Result<(), ConfigProblem> {
     let Some(numbers) = &section.numbers else { return Ok(()) };
@@ -482,7 +472,8 @@ impl ChannelSection {
             self.numbers.iter().flat_map(|numbers| numbers.get_ref()).map(|number| *number.get_ref()).collect();
         // It was checked when the file was read.
         let recovery = self.recovery().unwrap_or_default();
-        SetConfig { name: self.name.get_ref().clone(), queue, numbers, lines: lines.collect(), recovery }
+        let (name, format) = (self.name.get_ref().clone(), *self.format.get_ref());
+        SetConfig { name, format, queue, numbers, lines: lines.collect(), recovery }
     }
 }
 
@@ -669,14 +660,21 @@ mod tests {
     }
 
     #[test]
+    fn channels_of_several_formats_are_read() {
+        let line = |group| format!("{{ group = \"239.1.1.{group}\", port = 1 }}");
+        let other = channel(&line(2)).replace("\"c\"", "\"d\"").replace("iex-tops", "iex-deep");
+        let config = Config::parse(&(channel(&line(1)) + &other)).unwrap();
+        assert!(config.formats().eq([Format::IexTops, Format::IexDeep]));
+        assert!(config.sets().iter().map(|set| set.format).eq(config.formats()));
+    }
+
+    #[test]
     fn channels_that_contradict_each_other_are_refused() {
         refused(&channel(""), 4, 9, "1 to 4");
         let line = "{ group = \"239.1.1.1\", port = 1 }";
         refused(&channel(&format!("{line},\n{line}")), 6, 11, "already");
         let two = format!("{}{}", channel(line), channel(&line.replace(".1.1.1", ".1.1.2")));
         refused(&two, 8, 8, "two channels are called");
-        let other = two.replacen("\"c\"", "\"d\"", 1).replacen("iex-tops", "iex-deep", 1);
-        refused(&other, 9, 10, "one worker decodes one format");
         refused(&channel(line).replace("iex-tops", "itch50-file"), 3, 10, "--format itch50-file");
         refused(&channel(line).replace("iex-tops", "itch"), 3, 10, "mold-itch50, iex-tops");
     }
@@ -823,14 +821,14 @@ mod tests {
         let config = Config::parse("").unwrap();
         assert_eq!(config.worker().burst_len, 32);
         assert_eq!(config.checksum(), None);
-        assert!(config.sets().is_empty() && config.format().is_none() && config.live().is_none());
+        assert!(config.sets().is_empty() && config.formats().next().is_none() && config.live().is_none());
     }
 
     #[test]
     fn example_file_holds() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("example.toml");
         let config = Config::read(&path).unwrap();
-        assert_eq!(config.format(), Some(Format::MoldItch50));
+        assert_eq!(config.formats().next(), Some(Format::MoldItch50));
         assert_eq!(config.sets()[0].lines.len(), 2);
     }
 }

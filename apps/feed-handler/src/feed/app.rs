@@ -14,7 +14,7 @@ use wirepath::pipeline::{App, Cx, Datagram};
 use wirepath::proto::ConsumerId;
 use wirepath::time::{Instant, UnixTime};
 
-use crate::format::Protocol;
+use crate::format::{Format, Protocol};
 use crate::join::Learner;
 use crate::recovery::{Answer, Command, RecoveryPlan, WorkerEnd};
 
@@ -24,7 +24,9 @@ use super::deadlines::Deadlines;
 use super::index::{Index, Key};
 use super::latency::Sampler;
 use super::loops::Loops;
+use super::mixed::WorkerFeed;
 use super::recovery::{ANSWERS_PER_TURN, ChannelLoops, INTERVAL_NS};
+use super::tally::{FeedTally, Tops};
 use super::unassigned::{UNASSIGNED_MAX, UnassignedPacket, UnassignedPackets};
 
 /// Lines of one set: A, B, and a third such as a disaster-recovery site.
@@ -94,6 +96,9 @@ pub struct FeedConfig {
     pub clock: ArrivalClock,
     /// The sets that are known before the first packet.
     pub sets: Vec<SetConfig>,
+    /// The place of each set among those of its worker, by which the sink knows it. Empty where
+    /// they are all of the worker's.
+    pub places: Vec<u16>,
     /// Groups that are known before the first packet, which then decides the set they belong to.
     pub groups: Vec<SocketAddrV4>,
     /// Channels that may be learned, [`CHANNELS_MAX`] at most. All but the first allocate when they
@@ -107,6 +112,8 @@ pub struct FeedConfig {
 pub struct SetConfig {
     /// The operator's name for it.
     pub name: String,
+    /// The format of its packets.
+    pub format: Format,
     /// The queue of a live port that receives the line set; `None` for the first queue. All lines
     /// of a set are on one worker.
     pub queue: Option<u16>,
@@ -328,8 +335,7 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
 
     /// Checks the datagram and gives it to its channel.
     #[inline]
-    fn take(&mut self, datagram: &Datagram<'_>, now_ns: u64, cx: &Cx<'_>) -> Result<(), FeedDrop> {
-        let idx = datagram.consumer.0 as usize;
+    fn take(&mut self, idx: usize, datagram: &Datagram<'_>, now_ns: u64, cx: &Cx<'_>) -> Result<(), FeedDrop> {
         if let Some(vlan) = self.sources[idx].vlan
             && datagram.vlan.map(|tci| tci & 0x0fff) != Some(vlan)
         {
@@ -506,7 +512,8 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
         }
         let channel = self.memory_for(key)?;
         let idx = self.channels.len();
-        self.channels.push(channel.open(key, session));
+        let place = self.config.places.get(usize::from(key.set)).copied().unwrap_or(key.set);
+        self.channels.push(channel.open(key, place, session));
         self.deadlines.push();
         self.index.insert(key, idx);
         Ok(idx)
@@ -683,14 +690,25 @@ fn ask_for_loops<B: Books + Send, L: Loops<B>>(
     }
 }
 
-impl<P: Protocol, S: EventSink + Clone> App for Feed<P, S> {
+impl<P: Protocol, S: EventSink + Clone> WorkerFeed for Feed<P, S> {
     #[inline]
-    fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
+    fn on_packet(&mut self, source: usize, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
         let now_ns = self.arrival_ns(datagram.timestamp, cx.now);
-        if let Err(reason) = self.take(datagram, now_ns, cx) {
+        if let Err(reason) = self.take(source, datagram, now_ns, cx) {
             self.drops.count(reason);
         }
         self.sampler.packet_done();
+    }
+
+    fn results(&self, tops: Tops) -> FeedTally {
+        self.tally(tops)
+    }
+}
+
+impl<P: Protocol, S: EventSink + Clone> App for Feed<P, S> {
+    #[inline]
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
+        self.on_packet(datagram.consumer.0 as usize, datagram, cx);
     }
 
     /// Holes also expire while no packets arrive. Costs one compare where none has expired.
@@ -747,6 +765,7 @@ mod tests {
             capacity: Capacity { books: 1, orders: 1, levels: 1 },
             clock: ArrivalClock::Worker,
             sets: Vec::new(),
+            places: Vec::new(),
             groups: Vec::new(),
             learned_max: 0,
         }
@@ -830,6 +849,7 @@ mod tests {
         for (numbers, opens) in [(vec![], &[1][..]), (vec![1, 2], &[2, 1][..])] {
             let mut feed = feed_of(vec![SetConfig {
                 name: String::new(),
+                format: Format::MoldItch50,
                 queue: None,
                 numbers,
                 lines: vec![line()],

@@ -82,11 +82,11 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
         }
     }
 
-    /// Opens the channel `key` with its first packet.
-    pub(super) fn open(mut self, key: Key, session: Session) -> Self {
+    /// Opens the channel `key` with its first packet; its set has this place among the worker's.
+    pub(super) fn open(mut self, key: Key, place: u16, session: Session) -> Self {
         self.key = key;
         self.session = session;
-        self.builder.sink.opened(key.set, key.channel);
+        self.builder.sink.opened(place, key.channel);
         self
     }
 

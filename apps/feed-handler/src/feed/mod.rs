@@ -24,6 +24,7 @@ mod deadlines;
 mod index;
 mod latency;
 mod loops;
+mod mixed;
 mod recovery;
 mod tally;
 mod unassigned;
@@ -33,5 +34,6 @@ pub use app::{
 };
 pub use latency::{Latency, Received, Sampler};
 pub use loops::{LoopTally, Loops, Mdp3Loops, NoLoops};
+pub use mixed::{MixedFeed, WorkerFeed};
 pub use recovery::RecoveryTally;
 pub use tally::{BooksTally, ChannelTally, FeedTally, LineTally, Top, Tops};

@@ -11,7 +11,7 @@ use super::app::Feed;
 use super::channel::{Channel, GapLog};
 use super::latency::Latency;
 use super::recovery::RecoveryTally;
-use crate::format::Protocol;
+use crate::format::{Format, Protocol};
 
 /// The whole feed.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub struct FeedTally {
 pub struct ChannelTally {
     /// The operator's name for it, or its first group.
     pub name: String,
+    /// The format of its packets.
+    pub format: Format,
     /// Its number in the packets.
     pub channel: u32,
     /// Delivered, duplicate, late and missing messages.
@@ -143,6 +145,7 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
         }
         ChannelTally {
             name: set.name.clone().or(first.map(|group| group.to_string())).unwrap_or_default(),
+            format: P::FORMAT,
             channel: channel.key.channel,
             sequence: *channel.arbiter.counts(),
             holes: *channel.arbiter.holes(),

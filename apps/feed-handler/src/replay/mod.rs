@@ -26,7 +26,7 @@ pub fn replay(plan: &ReplayPlan, stop: &StopFlag, report: impl FnMut(Event)) -> 
 
 /// The same; the worker passes the events of its channels to clones of the sink that `sinks` makes,
 /// on the worker's thread and before the first packet.
-pub fn replay_with<S: EventSink + Clone>(
+pub fn replay_with<S: EventSink + Clone + 'static>(
     plan: &ReplayPlan,
     stop: &StopFlag,
     mut report: impl FnMut(Event),
@@ -34,7 +34,7 @@ pub fn replay_with<S: EventSink + Clone>(
 ) -> Result<Summary, Error> {
     let truth = plan.feed.truth.as_deref().map(read_truth).transpose()?;
     sniff::check(plan)?;
-    report(Event::Notice(memory::check(plan.feed.channels_max().max(1), plan.feed.format.memory(plan.feed.capacity))?));
+    report(Event::Notice(memory::check(&plan.feed.books())?));
     let (source, device) = Source::open(plan)?;
     let block = watch::counters(&mut report);
     let core = watch::core(plan.feed.worker.placement, 0, 1);

@@ -7,6 +7,7 @@ use wirepath::counters::{Reading, Sample, Snapshot};
 
 use super::Run;
 use crate::feed::ChannelTally;
+use crate::format::Format;
 
 /// The outcomes of packets: `read + duplicated + icmp_errors_from_kernel = delivered + answered +
 /// dropped + merged + held`.
@@ -165,9 +166,13 @@ pub(crate) fn count(counters: &Snapshot, name: &str) -> u64 {
     counters.samples.iter().filter(of_workers).filter_map(|sample| counters.count(&sample.name)).sum()
 }
 
-/// The part behind `worker0/`, `worker1/` …
+/// The part behind `worker0/`, `worker1/` …, and behind the format where a worker has several.
 fn of_worker(name: &str) -> Option<&str> {
     let (number, rest) = name.strip_prefix("worker")?.split_once('/')?;
+    let rest = match rest.split_once('/') {
+        Some((format, rest)) if format.parse::<Format>().is_ok() => rest,
+        _ => rest,
+    };
     number.bytes().all(|digit| digit.is_ascii_digit()).then_some(rest)
 }
 

@@ -10,6 +10,8 @@ use crate::feed::{BooksTally, ChannelTally, Latency, LineTally, RecoveryTally, T
 pub struct ChannelSummary {
     /// Its name, or its first group.
     pub name: String,
+    /// The format of its packets.
+    pub format: &'static str,
     /// Its number in the packets: IEX channel, Cboe unit.
     pub channel: u32,
     /// Delivered in order.
@@ -190,6 +192,7 @@ impl ChannelSummary {
         let sequence = &tally.sequence;
         Self {
             name: tally.name.clone(),
+            format: tally.format.name(),
             channel: tally.channel,
             messages: sequence.delivered,
             joined_at: tally.joined_at,

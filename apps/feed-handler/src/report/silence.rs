@@ -5,6 +5,7 @@ use wirepath::worker::live::IgmpMode;
 
 use super::Summary;
 use super::limits::{limits, meanings};
+use crate::format::Format;
 use crate::plan::RunPlan;
 
 /// Sentences for the operator, who finds zeros in the summary. This is not a failure, because
@@ -15,8 +16,7 @@ pub(crate) fn silence(plan: &RunPlan, summary: &Summary) -> Vec<String> {
         lines.map(|line| line.packets + line.heartbeats).sum::<u64>() == 0
     };
     let silent = plan.feed.sets.iter().filter(|set| is_silent(&set.name));
-    let causes = causes(plan, summary);
-    silent.map(|set| format!("nothing came for channel {}: {causes}", set.name)).collect()
+    silent.map(|set| format!("nothing came for channel {}: {}", set.name, causes(plan, set.format, summary))).collect()
 }
 
 /// Whether a reason means that the bytes do not have the format, rather than that a limit was
@@ -26,8 +26,7 @@ fn is_of_format(reason: &str) -> bool {
 }
 
 /// The likeliest first: counted causes before possible ones.
-fn causes(plan: &RunPlan, summary: &Summary) -> String {
-    let format = plan.feed.format;
+fn causes(plan: &RunPlan, format: Format, summary: &Summary) -> String {
     let dropped = |is_it: fn(&str) -> bool| {
         summary.drops.iter().filter(|(reason, _)| is_it(reason)).map(|(_, count)| count).sum::<u64>()
     };

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use wirepath::counters::Snapshot;
 
 use super::account::{self, MessageAccount, PacketAccount};
 use super::channel::{BooksSummary, ChannelSummary, LatencySummary};
 use super::truth::{Truth, TruthCheck};
 use crate::feed::{ChannelTally, FeedTally, Tops};
-use crate::format::Format;
 use crate::plan::FeedPlan;
 
 /// The run's results, apart from the feed's.
@@ -76,9 +75,8 @@ pub struct Summary {
     pub file: String,
     /// Whether it is an interface.
     pub live: bool,
-    /// Its format.
-    #[serde(serialize_with = "as_text")]
-    pub format: Format,
+    /// Its format, or the formats of its channels: `mold-itch50, iex-deep`.
+    pub format: String,
     /// Packets that were read from the file.
     pub packets: u64,
     /// Messages that were delivered in order, each once.
@@ -178,7 +176,7 @@ impl Summary {
         let sum = |count: fn(&ChannelSummary) -> u64| channels.iter().map(count).sum();
         let messages: u64 = sum(|channel| channel.messages);
         let per_second = |count: u64| if run.seconds > 0.0 { count as f64 / run.seconds } else { 0.0 };
-        let (by_type, undecoded) = decoded(plan.format, &tally.channels);
+        let (by_type, undecoded) = decoded(&tally.channels);
         let truth = truth.map(|truth| TruthCheck::new(truth, tally, run.stopped));
         let mut summary = Self {
             file: match &run.source {
@@ -186,7 +184,7 @@ impl Summary {
                 PacketSource::Port(interface) => interface.clone(),
             },
             live: matches!(run.source, PacketSource::Port(_)),
-            format: plan.format,
+            format: plan.format_names(),
             packets: packet_account.read,
             messages,
             by_type,
@@ -253,12 +251,17 @@ impl Summary {
     }
 }
 
-/// Messages of all channels by type, and those without one.
-fn decoded(format: Format, channels: &[ChannelTally]) -> (BTreeMap<String, u64>, Undecoded) {
+/// Messages of all channels by type, with the format where there are several, and those without a
+/// type.
+fn decoded(channels: &[ChannelTally]) -> (BTreeMap<String, u64>, Undecoded) {
     let (mut by_type, mut undecoded) = (BTreeMap::new(), Undecoded::default());
-    for counts in channels.iter().map(|channel| &channel.messages) {
+    let is_mixed = channels.iter().any(|channel| channel.format != channels[0].format);
+    for channel in channels {
+        let (format, counts) = (channel.format, &channel.messages);
         for (kind, count) in counts.iter() {
-            *by_type.entry(format.kind_name(kind)).or_default() += count;
+            let kind = format.kind_name(kind);
+            let name = if is_mixed { format!("{format} {kind}") } else { kind };
+            *by_type.entry(name).or_default() += count;
         }
         undecoded.unknown_type += counts.unknown;
         undecoded.wrong_length += counts.wrong_length;
@@ -267,8 +270,4 @@ fn decoded(format: Format, channels: &[ChannelTally]) -> (BTreeMap<String, u64>,
         undecoded.lost_to_books += counts.lost_to_books;
     }
     (by_type, undecoded)
-}
-
-fn as_text<S: Serializer>(value: &impl ToString, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&value.to_string())
 }

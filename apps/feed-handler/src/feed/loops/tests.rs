@@ -13,7 +13,7 @@ use wirepath::time::MonotonicClock;
 
 use super::*;
 use crate::feed::{ArrivalClock, Feed, FeedConfig, LineConfig, Sampler, SetConfig};
-use crate::format::CmeMdp3;
+use crate::format::{CmeMdp3, Format};
 use crate::recovery::{Answer, Command, RecoveryPlan, ThreadEnd, link};
 
 const WAIT_NS: u64 = 1_000;
@@ -117,6 +117,7 @@ impl Play {
         };
         let set = SetConfig {
             name: "310".into(),
+            format: Format::CmeMdp3,
             queue: None,
             numbers: Vec::new(),
             lines: vec![line("A", "239.1.1.1:7"), line("B", "239.1.1.2:7")],
@@ -129,6 +130,7 @@ impl Play {
             capacity: Capacity { books: 8, orders: 0, levels: 0 },
             clock: ArrivalClock::Worker,
             sets: vec![set],
+            places: Vec::new(),
             groups: Vec::new(),
             learned_max: 0,
         };
