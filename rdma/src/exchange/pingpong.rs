@@ -1,10 +1,15 @@
 //! The exchange of `ibv_rc_pingpong` and its kin: 52 bytes each way, then "done" by the client.
+//! `ibv_srq_pingpong` exchanges [`SRQ_ADDRESSES`] of them.
 
 use core::net::Ipv6Addr;
 
 use super::{ExchangeError, Fields};
 use crate::wire::psn::Psn;
 use crate::wire::qpn::Qpn;
+
+/// Addresses that each end of `ibv_srq_pingpong` names, however few queue pairs it has: the others
+/// mean nothing.
+pub const SRQ_ADDRESSES: usize = 256;
 
 /// A queue pair as these programs name it: `0000:000011:021b19:00000000000000000000ffff0a090002`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

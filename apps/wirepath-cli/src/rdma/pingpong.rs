@@ -5,7 +5,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::time::Instant;
 
-use ::rdma::exchange::pingpong::PingpongAddress;
+use ::rdma::exchange::pingpong::{PingpongAddress, SRQ_ADDRESSES};
 use ::rdma::exchange::{DONE, gid};
 use ::rdma::roce::{CompletionKind, GRH_LEN, Path, SendOperation};
 use wirepath::worker::StopFlag;
@@ -35,19 +35,19 @@ pub(super) fn run(options: &PingpongOptions, stop: &StopFlag) -> Result<(), Box<
         Some(peer) => {
             let path = end.path(peer)?;
             let mut connection = Connection::connect(peer, options.exchange_port(), stop)?;
-            let theirs = connection.ask(&address(&end, &path).encode())?;
-            let theirs = PingpongAddress::parse(&theirs)?;
+            tell(&mut connection, &address(&end, &path), *service)?;
+            let theirs = hear(&mut connection, *service)?;
             connect(&mut end, &theirs, path)?;
             connection.write(&DONE)?;
             (connection, marked(theirs.lid.into()).is_some())
         }
         None => {
             let mut connection = Connection::accept(options.exchange_port(), stop)?;
-            let theirs = PingpongAddress::parse(&connection.read()?)?;
+            let theirs = hear(&mut connection, *service)?;
             let peer = theirs.gid.to_ipv4_mapped().ok_or("the peer's GID is no IPv4 address: give it another index")?;
             let path = end.path(peer)?;
             connect(&mut end, &theirs, path)?;
-            connection.write(&address(&end, &path).encode())?;
+            tell(&mut connection, &address(&end, &path), *service)?;
             connection.read::<{ DONE.len() }>()?;
             (connection, marked(theirs.lid.into()).is_some())
         }
@@ -75,6 +75,28 @@ pub(super) fn run(options: &PingpongOptions, stop: &StopFlag) -> Result<(), Box<
 
 fn address(end: &End, path: &Path) -> PingpongAddress {
     PingpongAddress { lid: mark(0), qpn: end.qpn(), psn: end.psn(), gid: gid(End::address(path)) }
+}
+
+/// Tells the peer our queue pair, as often as its program reads one.
+fn tell(connection: &mut Connection, ours: &PingpongAddress, service: Service) -> Result<(), Box<dyn Error>> {
+    connection.write(&ours.encode().repeat(addresses(service)))
+}
+
+/// Reads the peer's addresses, and takes the first: we have one queue pair, and so must the peer.
+fn hear(connection: &mut Connection, service: Service) -> Result<PingpongAddress, Box<dyn Error>> {
+    let theirs = PingpongAddress::parse(&connection.read()?)?;
+    for _ in 1..addresses(service) {
+        connection.read::<{ PingpongAddress::LEN }>()?;
+    }
+    Ok(theirs)
+}
+
+/// The addresses that each end of a game names.
+const fn addresses(service: Service) -> usize {
+    match service {
+        Service::Srq => SRQ_ADDRESSES,
+        Service::Rc | Service::Uc | Service::Ud => 1,
+    }
 }
 
 fn connect(end: &mut End, theirs: &PingpongAddress, path: Path) -> Result<(), Box<dyn Error>> {

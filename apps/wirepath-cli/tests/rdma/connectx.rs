@@ -1,0 +1,121 @@
+//! The other end is a program of rdma-core on a software ConnectX, which shares no code about RoCE
+//! with our stage. Ours is on AF_XDP, or on the queues of a software ConnectX too.
+
+use std::process::{Child, Output};
+
+use softhca::testing::{missing, not_installed, program};
+use wirepath_tests::live::{FAR, NEAR, THEIRS, Wire};
+
+use crate::ends::{UNDAMAGED, check, run_in, start, start_under, wait_for_listener};
+
+/// Our port, as `--via` names it.
+#[derive(Clone, Copy, Debug)]
+enum Port {
+    AfXdp,
+    Mlx5,
+}
+
+/// A cable whose ends have addresses; `None`, with the reason, where nothing can be tested.
+fn wire(test: &str, program: &str, package: &str) -> Option<Wire> {
+    if let Some(why) = missing().or_else(|| not_installed(program, package)) {
+        println!("SKIPPED {test}: {why}");
+        return None;
+    }
+    let wire = Wire::new(test)?;
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    Some(wire)
+}
+
+/// Starts our end at the near end of the cable.
+fn ours(wire: &Wire, port: Port, arguments: &str) -> Child {
+    let softhca = program().unwrap().to_str().unwrap();
+    match port {
+        Port::AfXdp => start(&wire.near, &format!("{arguments} --via {NEAR}")),
+        Port::Mlx5 => {
+            let launcher = [softhca, "run", "--strict", "--wire", NEAR, "--"];
+            start_under(&wire.near, &launcher, &format!("{arguments} --via mlx5:{NEAR}"))
+        }
+    }
+}
+
+/// Starts a program of rdma-core at the far end, on a ConnectX with these options.
+fn theirs(wire: &Wire, options: &[&str], arguments: &str) -> Child {
+    let softhca = program().unwrap().to_str().unwrap();
+    let launcher = [&[softhca, "run", "--wire", FAR], options, &["--"]].concat();
+    run_in(&wire.far, &launcher, arguments)
+}
+
+/// Their server, our client.
+fn ask(wire: &Wire, port: Port, options: &[&str], program: &str, verb: &str) {
+    let server = theirs(wire, options, program);
+    wait_for_listener(&wire.far);
+    let client = ours(wire, port, &format!("{verb} {THEIRS}"));
+    check_both(program, verb, &[client, server].map(|end| end.wait_with_output().unwrap()));
+}
+
+/// Our server, their client.
+fn serve(wire: &Wire, port: Port, options: &[&str], program: &str, verb: &str) {
+    let server = ours(wire, port, &format!("{verb} --serve"));
+    wait_for_listener(&wire.near);
+    let client = theirs(wire, options, &format!("{program} 10.9.0.1"));
+    let [client, server] = [client, server].map(|end| end.wait_with_output().unwrap());
+    check_both(program, verb, &[server, client]);
+}
+
+/// Both are content. perftest ends with 1 where it cannot make out the speed of the processor's
+/// clock for its report, as on a busy machine.
+#[track_caller]
+fn check_both(program: &str, verb: &str, [ours, theirs]: &[Output; 2]) {
+    let said = [&theirs.stdout[..], &theirs.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    let is_well = theirs.status.success() || said.contains("Can't produce a report");
+    assert!(is_well, "{program} against {verb}: {:?}, said\n{said}\nand ours:\n{ours:?}", theirs.status);
+    check(ours, UNDAMAGED);
+}
+
+/// Services and sizes of the pingpongs: the messages of UD are one packet.
+const PINGPONGS: [(&str, &str, u32); 4] =
+    [("rc", "ibv_rc_pingpong", 4096), ("uc", "ibv_uc_pingpong", 4096), ("ud", "ibv_ud_pingpong", 1000), SRQ];
+const SRQ: (&str, &str, u32) = ("srq", "ibv_srq_pingpong -q 1", 4096);
+
+#[test]
+fn pingpong_of_each_service_is_played_in_both_roles() {
+    let test = "pingpong_of_each_service_is_played_in_both_roles";
+    let Some(wire) = wire(test, "ibv_rc_pingpong", "ibverbs-utils") else { return };
+    for (port, (service, program, size)) in [Port::AfXdp, Port::Mlx5].into_iter().cycle().zip(PINGPONGS) {
+        let program = format!("{program} -d mlx5_0 -g 1 -n 30 -s {size}");
+        let verb = format!("pingpong --service {service} --size {size} --count 30");
+        ask(&wire, port, &["--strict"], &program, &verb);
+        serve(&wire, port, &["--strict"], &program, &verb);
+    }
+}
+
+/// The verbs of perftest, with bytes of more than one packet where there may be.
+const VERBS: [(&str, &str); 4] = [("send", " -s 5000"), ("write", " -s 5000"), ("read", " -s 5000"), ("atomic", "")];
+
+#[test]
+fn perftest_is_served_and_asked_over_each_port() {
+    let test = "perftest_is_served_and_asked_over_each_port";
+    let Some(wire) = wire(test, "ib_write_bw", "perftest") else { return };
+    for port in [Port::AfXdp, Port::Mlx5] {
+        for (verb, size) in VERBS {
+            let program = format!("ib_{verb}_bw -F -d mlx5_0 -x 1 -n 50{size}");
+            ask(&wire, port, &["--strict"], &program, &format!("{verb} --size 5000 --count 50 --depth 4"));
+            serve(&wire, port, &["--strict"], &program, &format!("{verb} --size 5000"));
+        }
+    }
+}
+
+/// 6 % of all frames that the ConnectX takes are lost, and 2 % overtaken.
+#[test]
+fn reliable_messages_arrive_though_the_connectx_loses_and_disorders_packets() {
+    let test = "reliable_messages_arrive_though_the_connectx_loses_and_disorders_packets";
+    let Some(wire) = wire(test, "ib_write_bw", "perftest") else { return };
+    for (seed, (verb, size)) in VERBS.into_iter().enumerate() {
+        let hostile = format!("{seed},loss=60,reorder=20,send=0,receive=0");
+        let program = format!("ib_{verb}_bw -F -d mlx5_0 -x 1 -n 50{size}");
+        let hostile = ["--hostile", hostile.as_str()];
+        ask(&wire, Port::AfXdp, &hostile, &program, &format!("{verb} --size 5000 --count 50 --depth 4"));
+        serve(&wire, Port::AfXdp, &hostile, &program, &format!("{verb} --size 5000"));
+    }
+}

@@ -1,0 +1,108 @@
+//! Both ends are ours, over AF_XDP.
+
+use std::process::Output;
+
+use wirepath_tests::live::{FAR, NEAR, THEIRS, Wire};
+
+use crate::ends::{UNDAMAGED, check, start, wait_for_listener};
+
+/// Both ends are ours, agree on an MTU, and one has compared `bytes`; no packet was damaged.
+fn plays_with_itself(wire: &Wire, verb: &str, options: &str, mtu: &str, bytes: u32) {
+    let server = start(&wire.far, &format!("{verb} --serve --via {FAR} {options}"));
+    wait_for_listener(&wire.far);
+    let client = start(&wire.near, &format!("{verb} {THEIRS} --via {NEAR} {options}"));
+    let outputs = [client, server].map(|end| end.wait_with_output().unwrap());
+    for output in &outputs {
+        check(output, mtu);
+        check(output, UNDAMAGED);
+    }
+    let verified = format!("{bytes} bytes verified");
+    let has_it = |output: &Output| String::from_utf8_lossy(&output.stdout).contains(&verified);
+    assert!(outputs.iter().any(has_it), "{verb} {options}: {verified} of {outputs:?}");
+}
+
+#[test]
+fn each_verb_plays_with_itself() {
+    let Some(wire) = Wire::new("each_verb_plays_with_itself") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    // Of a WRITE the memory is compared when all is done.
+    for (verb, bytes) in [("send", 50 * 3000), ("write", 3000), ("read", 50 * 3000)] {
+        plays_with_itself(&wire, verb, "--size 3000 --count 50 --depth 4", "MTU 1024", bytes);
+    }
+    plays_with_itself(&wire, "atomic", "--count 50", "MTU 1024", 50 * 8);
+    for service in ["rc", "uc", "srq"] {
+        plays_with_itself(
+            &wire,
+            "pingpong",
+            &format!("--size 3000 --count 50 --service {service}"),
+            "MTU 1024",
+            50 * 3000,
+        );
+    }
+    plays_with_itself(&wire, "pingpong", "--size 1000 --count 50 --service ud", "MTU 1024", 50 * 1000);
+}
+
+#[test]
+fn packets_fit_a_buffer_however_large_the_interface_has_its_frames() {
+    let Some(wire) = Wire::new("packets_fit_a_buffer_however_large_the_interface_has_its_frames") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    for (end, interface) in [(&wire.near, NEAR), (&wire.far, FAR)] {
+        end.ip(&["link", "set", "dev", interface, "mtu", "9000"]).unwrap();
+    }
+    plays_with_itself(&wire, "write", "--size 10000 --count 10", "MTU 2048", 10_000);
+}
+
+#[test]
+fn devices_of_a_namespace_are_its_interfaces_with_their_addresses() {
+    let Some(wire) = Wire::new("devices_of_a_namespace_are_its_interfaces_with_their_addresses") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    let output = start(&wire.near, &format!("devices {NEAR}")).wait_with_output().unwrap();
+    check(&output, &format!("{NEAR}  wirepath  software  active  1024"));
+    check(&output, "GID 0   ::ffff:10.9.0.1, RoCE v2");
+    let nothing = start(&wire.near, "devices nothing").wait_with_output().unwrap();
+    assert_eq!(nothing.status.code(), Some(1));
+}
+
+#[test]
+fn port_is_that_of_the_route_to_the_peer_unless_it_is_named() {
+    let Some(wire) = Wire::new("port_is_that_of_the_route_to_the_peer_unless_it_is_named") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    let server = start(&wire.far, &format!("write --serve --via {FAR}"));
+    wait_for_listener(&wire.far);
+    let client = start(&wire.near, &format!("write {THEIRS} --count 5")).wait_with_output().unwrap();
+    check(&client, &format!("{THEIRS} is reached over {NEAR}, as the kernel routes to it"));
+    check(&server.wait_with_output().unwrap(), "64 bytes verified");
+    for (peer, why) in [("192.0.2.1", "the kernel has no route to"), ("10.9.0.1", "is an address of this host")] {
+        let output = start(&wire.near, &format!("write {peer}")).wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && said.contains(why) && said.contains("--via"), "{said}");
+    }
+    let output = start(&wire.near, "write --serve").wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "a server has no peer to find a route to");
+}
+
+#[test]
+fn peer_that_does_not_listen_is_named() {
+    let Some(wire) = Wire::new("peer_that_does_not_listen_is_named") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    let output = start(&wire.near, &format!("write {THEIRS} --via {NEAR}")).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("start the other end there first, with --serve"), "{said}");
+}
+
+#[test]
+fn both_ends_by_rdma_cm_are_ours() {
+    let Some(wire) = Wire::new("both_ends_by_rdma_cm_are_ours") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    for verb in ["pingpong", "send"] {
+        let options = "--cm --size 3000 --count 20";
+        let server = start(&wire.far, &format!("{verb} --serve --via {FAR} {options}"));
+        let ask = || start(&wire.near, &format!("{verb} {THEIRS} --via {NEAR} {options}")).wait_with_output().unwrap();
+        // A listener of RDMA_CM is not to be seen: who asks too early is told so.
+        let early = |output: &Output| String::from_utf8_lossy(&output.stderr).contains("start the other end there");
+        let output = (0..100).map(|_| ask()).find(|output| !early(output));
+        check(&output.expect("the other end listens"), "MTU 1024");
+        check(&server.wait_with_output().unwrap(), "MTU 1024");
+    }
+}
