@@ -64,8 +64,12 @@ struct Link {
 struct Position {
     /// When the stream was made, as the broker writes it: another one begins anew.
     created: String,
-    /// Of the stream.
+    /// The number in the stream of the last message, 0 before the first.
     stream_seq: u64,
+    /// When the broker stored that message.
+    stored_at: u64,
+    /// When it stored the newest message that was read.
+    newest_at: u64,
     /// Messages that the broker has sent on this connection.
     delivered: u64,
     /// Each channel apart, because each worker of a gateway has a ring.
@@ -134,7 +138,7 @@ impl Consumer {
         let inbox = connection.open_inbox();
         let config = json!({
             "deliver_subject": inbox.subject, "deliver_policy": "by_start_sequence",
-            "opt_start_seq": self.position.stream_seq + 1, "ack_policy": "none", "replay_policy": "instant",
+            "opt_start_seq": self.position.start_seq(), "ack_policy": "none", "replay_policy": "instant",
             "max_deliver": 1, "mem_storage": true,
         });
         let body = json!({ "stream_name": self.stream, "config": config });
@@ -198,21 +202,25 @@ impl LatestQuotes {
         if let Ok(bytes) = payload.try_into() {
             self.quotes.insert(subject.to_owned(), Quote::from_bytes(bytes));
         }
-        self.is_whole |= reply.and_then(parse_pending) == Some(0);
+        self.is_whole |= reply.and_then(Place::parse).is_some_and(|place| place.pending == 0);
     }
 }
 
 impl Position {
-    /// Finds its place in the stream as the broker has it now: one that was killed may have lost
-    /// the newest messages, which the publisher sends again, and one that was set up anew has them
-    /// all from the beginning.
+    /// Finds its place in the stream as the broker has it now. One that was set up anew has all
+    /// from the beginning, and one that was killed may have lost the newest messages.
     fn resume(&mut self, info: &Value) {
         self.delivered = 0;
         let created = info["created"].as_str().unwrap_or_default();
-        if self.created != created {
+        if self.created != created || info["state"]["last_seq"].as_u64().unwrap_or(0) < self.stream_seq {
             (self.created, self.stream_seq) = (created.to_owned(), 0);
         }
-        self.stream_seq = self.stream_seq.min(info["state"]["last_seq"].as_u64().unwrap_or(0));
+    }
+
+    /// The number of the message to begin with: the last one again, which shows whether the broker
+    /// still has it.
+    fn start_seq(&self) -> u64 {
+        self.stream_seq.max(1)
     }
 
     /// Takes a message of the subscription. An error where the broker ends it, or has left a
@@ -225,17 +233,45 @@ impl Position {
         if let Some(status) = status(headers) {
             return Err(io::Error::other(format!("the broker ends the subscription: {status}")));
         }
-        if let Some((stream_seq, delivered)) = reply.and_then(parse_place) {
-            if delivered != self.delivered + 1 {
-                return Err(io::Error::other("the broker has left out a message"));
+        let mut is_reread = false;
+        if let Some(place) = reply.and_then(Place::parse) {
+            if self.has_had(&place)? {
+                return Ok(());
             }
-            (self.stream_seq, self.delivered) = (stream_seq, delivered);
+            is_reread = place.stored_at < self.newest_at;
+            self.newest_at = self.newest_at.max(place.stored_at);
         }
-        self.take_batch(subject, headers, payload, each);
+        self.take_batch(subject, headers, payload, is_reread, each);
         Ok(())
     }
 
-    fn take_batch(&mut self, subject: &str, headers: &[u8], payload: &[u8], each: &mut impl FnMut(ConsumerEvent)) {
+    /// Whether the message at this place is the last one again; it is the new last one otherwise.
+    ///
+    /// A broker that has lost its newest messages gives their numbers to others, which would be
+    /// skipped by a consumer that goes on behind its last number. How many were lost nobody knows,
+    /// so the stream is read from its beginning.
+    fn has_had(&mut self, place: &Place) -> io::Result<bool> {
+        if place.delivered != self.delivered + 1 {
+            return Err(io::Error::other("the broker has left out a message"));
+        }
+        let is_again = place.stream_seq == self.stream_seq;
+        if is_again && place.stored_at != self.stored_at {
+            self.stream_seq = 0;
+            return Err(io::Error::other("the broker has lost messages, and used their numbers again"));
+        }
+        (self.stream_seq, self.stored_at, self.delivered) = (place.stream_seq, place.stored_at, place.delivered);
+        Ok(is_again)
+    }
+
+    /// Takes a batch; `is_reread`: the stream is read once more, and the consumer was further on.
+    fn take_batch(
+        &mut self,
+        subject: &str,
+        headers: &[u8],
+        payload: &[u8],
+        is_reread: bool,
+        each: &mut impl FnMut(ConsumerEvent),
+    ) {
         let session = header(headers, SESSION).and_then(|text| u64::from_str_radix(text, 16).ok());
         let covers = header(headers, COVERS).and_then(parse_pair);
         let (Some(session), Some((from, last)), Some(channel)) = (session, covers, channel_of(subject)) else {
@@ -243,6 +279,10 @@ impl Position {
         };
         let followed = self.channels.entry(channel).or_insert(Followed::new(session));
         if followed.session != session {
+            // A session that the channel has left does not begin again.
+            if is_reread {
+                return;
+            }
             let before = core::mem::replace(followed, Followed::new(session));
             if !before.has_ended {
                 each(ConsumerEvent::Missed { channel, first: before.next, last: u64::MAX });
@@ -273,20 +313,28 @@ fn channel_of(subject: &str) -> Option<u16> {
     subject.strip_suffix(".events")?.rsplit('.').next()?.parse().ok()
 }
 
-/// A message's number in its stream, and on its way to this consumer:
+/// What the reply of a message says of it:
 /// `$JS.ACK.STREAM.CONSUMER.DELIVERIES.STREAM_SEQ.CONSUMER_SEQ.TIME.PENDING`, in newer brokers with
 /// a domain and an account after `ACK`.
-fn parse_place(reply: &str) -> Option<(u64, u64)> {
-    let tokens: Vec<&str> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
-    let first = if tokens.len() > 7 { 5 } else { 3 };
-    Some((tokens.get(first)?.parse().ok()?, tokens.get(first + 1)?.parse().ok()?))
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    /// Its number in the stream.
+    stream_seq: u64,
+    /// Its number on its way to this consumer.
+    delivered: u64,
+    /// When the broker stored it, in nanoseconds since 1970.
+    stored_at: u64,
+    /// Messages that are still to come behind this one.
+    pending: u64,
 }
 
-/// Messages that are still to come behind this one.
-fn parse_pending(reply: &str) -> Option<u64> {
-    let tokens: Vec<&str> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
-    let first = if tokens.len() > 7 { 5 } else { 3 };
-    tokens.get(first + 3)?.parse().ok()
+impl Place {
+    fn parse(reply: &str) -> Option<Self> {
+        let tokens: Vec<&str> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
+        let first = if tokens.len() > 7 { 5 } else { 3 };
+        let number = |idx: usize| tokens.get(first + idx)?.parse().ok();
+        Some(Self { stream_seq: number(0)?, delivered: number(1)?, stored_at: number(2)?, pending: number(3)? })
+    }
 }
 
 #[cfg(test)]
@@ -297,10 +345,11 @@ mod tests {
 
     #[test]
     fn place_of_a_message_is_in_its_reply() {
-        assert_eq!(parse_place("$JS.ACK.MD.x7.1.40.9.1700000000.3"), Some((40, 9)));
-        assert_eq!(parse_place("$JS.ACK.domain.account.MD.x7.1.40.9.1700000000.3.token"), Some((40, 9)));
-        assert_eq!(parse_place("$JS.ACK.MD.x7.1"), None);
-        assert_eq!(parse_place("_INBOX.1"), None);
+        let place = Place { stream_seq: 40, delivered: 9, stored_at: 1_700_000_000, pending: 3 };
+        assert_eq!(Place::parse("$JS.ACK.MD.x7.1.40.9.1700000000.3"), Some(place));
+        assert_eq!(Place::parse("$JS.ACK.domain.account.MD.x7.1.40.9.1700000000.3.token"), Some(place));
+        assert_eq!(Place::parse("$JS.ACK.MD.x7.1"), None);
+        assert_eq!(Place::parse("_INBOX.1"), None);
     }
 
     #[test]
@@ -318,13 +367,55 @@ mod tests {
         assert_eq!(latest.quotes.values().map(|quote| quote.bid_qty).collect::<Vec<_>>(), [2, 3, 4]);
     }
 
+    /// A message of a scripted stream: when it was stored, its channel, session and one record.
+    type Stored = (u64, u16, u64, u64);
+
+    /// What a consumer is told on a new connection to a broker with this stream: channel and number
+    /// of records, `u64::MAX` for a restart. An error where it must connect again.
+    fn connect(position: &mut Position, stream: &[Stored]) -> io::Result<Vec<(u16, u64)>> {
+        position.resume(&json!({ "created": "1", "state": { "last_seq": stream.len() } }));
+        let (mut told, start) = (Vec::new(), position.start_seq());
+        let mut each = |event| match event {
+            ConsumerEvent::Record(seq, record) => told.push((record.channel, seq)),
+            ConsumerEvent::Restart { channel } => told.push((channel, u64::MAX)),
+            other => panic!("{other:?}"),
+        };
+        for (stream_seq, &(at, channel, session, seq)) in (1_u64..).zip(stream).skip(start as usize - 1) {
+            let reply = format!("$JS.ACK.MD.x.1.{stream_seq}.{}.{at}.0", stream_seq + 1 - start);
+            let headers = format!("NATS/1.0\r\nWp-Session: {session}\r\nWp-Covers: {seq}-{seq}\r\nWp-End: 1\r\n\r\n");
+            let record = Record { channel, ..Record::new(0, Event::Clear(Clear { at_ns: 0 })) };
+            let payload = [&seq.to_le_bytes()[..], &record.to_bytes()].concat();
+            let (subject, reply) = (format!("md.v.{channel}.events"), Some(reply.as_str()));
+            let (headers, payload) = (headers.as_bytes(), &payload[..]);
+            position.take(
+                Told::Message { subject: &subject, subscription: 2, reply, headers, payload },
+                2,
+                &mut each,
+            )?;
+        }
+        Ok(told)
+    }
+
     #[test]
-    fn stream_that_lost_its_newest_is_read_from_there_and_a_new_one_from_its_beginning() {
-        let mut position = Position { created: "1".into(), stream_seq: 40, delivered: 9, ..Position::default() };
-        position.resume(&json!({ "created": "1", "state": { "last_seq": 38 } }));
-        assert_eq!((position.stream_seq, position.delivered), (38, 0));
+    fn numbers_that_a_broker_lost_and_gave_to_other_batches_are_read_again() {
+        let mut position = Position::default();
+        let before = [(10, 0, 1, 0), (11, 0, 2, 0), (12, 0, 2, 1), (13, 0, 2, 2)];
+        assert_eq!(connect(&mut position, &before).unwrap(), [(0, 0), (0, u64::MAX), (0, 0), (0, 1), (0, 2)]);
+        assert_eq!(connect(&mut position, &before).unwrap(), []);
+        // The last two are lost, two publishers send, and the one of channel 0 repeats what it keeps.
+        let after = [before[0], before[1], (20, 1, 7, 0), (21, 0, 2, 1), (22, 1, 7, 1), (23, 0, 2, 2), (24, 0, 2, 3)];
+        assert!(connect(&mut position, &after).is_err());
+        assert_eq!(connect(&mut position, &after).unwrap(), [(1, 0), (1, 1), (0, 3)]);
+        // The broker has fewer than were read.
+        let fewer = [before[0], (30, 1, 7, 2)];
+        assert_eq!(connect(&mut position, &fewer).unwrap(), [(1, 2)]);
+    }
+
+    #[test]
+    fn stream_that_was_made_anew_is_read_from_its_beginning() {
+        let mut position = Position { created: "1".into(), stream_seq: 40, ..Position::default() };
         position.resume(&json!({ "created": "2", "state": { "last_seq": 50 } }));
-        assert_eq!(position.stream_seq, 0);
+        assert_eq!(position.start_seq(), 1);
     }
 
     #[test]
@@ -358,7 +449,7 @@ mod tests {
                 ConsumerEvent::Missed { channel, first, last } => told.push((100 + channel, first, last)),
                 other => panic!("{other:?}"),
             };
-            position.take_batch(&format!("md.v.{channel}.events"), headers.as_bytes(), &payload, &mut each);
+            position.take_batch(&format!("md.v.{channel}.events"), headers.as_bytes(), &payload, false, &mut each);
             core::mem::take(&mut told)
         };
         // All is there, a quiet channel begins late, and the same comes again after an outage.
@@ -382,7 +473,7 @@ mod tests {
         {
             let headers = format!("NATS/1.0\r\nWp-Session: {session}\r\nWp-Covers: {covers}\r\n\r\n");
             let subject = format!("md.v.{channel}.events");
-            position.take_batch(&subject, headers.as_bytes(), b"", &mut |event| told.push(event));
+            position.take_batch(&subject, headers.as_bytes(), b"", false, &mut |event| told.push(event));
         }
         let missed = ConsumerEvent::Missed { channel: 0, first: 7, last: u64::MAX };
         assert_eq!(told, [missed, ConsumerEvent::Restart { channel: 0 }]);
@@ -394,7 +485,7 @@ mod tests {
             let (mut position, mut told) = (Position::default(), Vec::new());
             for (session, covers, end) in [(1, "0-4", end), (2, "0-1", "")] {
                 let headers = format!("NATS/1.0\r\nWp-Session: {session}\r\nWp-Covers: {covers}\r\n{end}\r\n");
-                position.take_batch("md.v.0.events", headers.as_bytes(), b"", &mut |event| told.push(event));
+                position.take_batch("md.v.0.events", headers.as_bytes(), b"", false, &mut |event| told.push(event));
             }
             let missed = missed.into_iter().map(|(first, last)| ConsumerEvent::Missed { channel: 0, first, last });
             let expected: Vec<_> = missed.chain([ConsumerEvent::Restart { channel: 0 }]).collect();

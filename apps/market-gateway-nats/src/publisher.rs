@@ -24,6 +24,9 @@ use crate::wire::Told;
 const RECORDS_PER_TURN: usize = 16_384;
 /// Bytes that wait for a broker that does not take them: beyond, batches and quotes wait as such.
 const QUEUED_MAX: usize = 1 << 20;
+/// The longest wait after a message that JetStream refused: all that is kept is sent again then,
+/// which are many mebibytes for a stream that has no room.
+const REFUSED_RETRY_MAX: Duration = Duration::from_secs(10);
 /// A ring in which nothing comes for so long is asked whether its writer lives, a system call.
 const IDLE_MAX: Duration = Duration::from_millis(100);
 
@@ -120,6 +123,8 @@ pub struct Publisher {
     /// Where the thread that connects puts the connection.
     opening: Option<Receiver<io::Result<Link>>>,
     retry_at: Instant,
+    /// Connections in a row that ended because JetStream refused a message.
+    refusals: u32,
     why_down: Option<String>,
     /// How the ring has ended.
     end: Option<Turn>,
@@ -151,6 +156,7 @@ impl Publisher {
             link: None,
             opening: None,
             retry_at: now,
+            refusals: 0,
             why_down: None,
             end: None,
             silence: Silence { oldest: 0, since: now },
@@ -201,6 +207,9 @@ impl Publisher {
         }
         let are_acknowledged = self.quotes_waiting == 0 && self.waiting() == 0;
         let is_done = are_acknowledged && was_connected && self.link.is_some();
+        if is_done {
+            self.refusals = 0;
+        }
         if let Some(overrun) = self.overrun
             && (is_done || self.read_at.elapsed() >= self.config.patience)
         {
@@ -371,17 +380,20 @@ impl Publisher {
                 (Ok(_), None) => *waiting = waiting.saturating_sub(1),
             }
         })?;
-        refused?;
+        if let Err(error) = refused {
+            self.refusals += 1;
+            return Err(error);
+        }
         self.forget_oldest();
         let idx = self.batches.iter().position(|batch| !batch.is_acknowledged);
         let oldest = idx.map(|idx| self.first + idx as u64).filter(|number| *number < self.next);
         if self.silence.of(oldest, now) > self.config.patience {
             // They are sent again by another connection.
-            return Err(io::Error::other("JetStream acknowledges no batch, or leaves one out"));
+            return Err(unacknowledged("no batch, or leaves one out"));
         }
         let answered = (self.quotes_waiting > 0).then_some(self.counts.quotes - self.quotes_waiting);
         if self.quotes_silence.of(answered, now) > self.config.patience {
-            return Err(io::Error::other("JetStream acknowledges no quote"));
+            return Err(unacknowledged("no quote"));
         }
         Ok(())
     }
@@ -440,20 +452,38 @@ impl Publisher {
 
     fn fail(&mut self, error: &io::Error) {
         (self.link, self.why_down) = (None, Some(error.to_string()));
-        self.retry_at = Instant::now() + self.config.retry_every;
+        self.retry_at = Instant::now() + retry_wait(self.config.retry_every, self.refusals);
     }
 }
 
 /// The answer of JetStream to a message: whether it had it already, or why it does not take it,
 /// which costs the connection.
 fn parse_answer(payload: &[u8]) -> io::Result<bool> {
-    // Without a stream the answer is a header that says so, and no body.
     let answer: Value = serde_json::from_slice(payload).unwrap_or(Value::Null);
-    match answer["seq"].is_u64() {
-        true => Ok(answer["duplicate"] == true),
-        false => Err(io::Error::other(format!("JetStream does not take a message: {answer}"))),
+    // A refusal has a number too: 0, which no message of a stream has.
+    if answer["error"].is_null() && answer["seq"].as_u64().is_some_and(|seq| seq > 0) {
+        return Ok(answer["duplicate"] == true);
     }
+    let why = match &answer["error"]["description"] {
+        Value::String(sentence) => sentence.clone(),
+        // The answer is a header that says so, and no body.
+        _ if answer.is_null() => "no stream has its subject".to_owned(),
+        _ => answer.to_string(),
+    };
+    Err(io::Error::other(format!("JetStream does not take a message: {why}; {LIMITS}")))
 }
+
+/// How long to wait after so many refusals in a row: twice as long after each.
+fn retry_wait(every: Duration, refusals: u32) -> Duration {
+    every.saturating_mul(2_u32.saturating_pow(refusals)).min(REFUSED_RETRY_MAX.max(every))
+}
+
+fn unacknowledged(what: &str) -> io::Error {
+    io::Error::other(format!("JetStream acknowledges {what}; {LIMITS}"))
+}
+
+/// What to do about a stream that takes nothing.
+const LIMITS: &str = "check the stream's limits with `nats stream info`";
 
 /// How long the oldest batch that was sent has had no acknowledgment. Those of later batches say
 /// nothing of it: one that was lost on its way to the stream's server would keep its place, and all
@@ -497,6 +527,24 @@ mod tests {
     use market_ring::{RingConfig, RingWriter};
 
     use super::*;
+
+    #[test]
+    fn answer_with_an_error_is_a_refusal_although_it_has_a_number() {
+        let full =
+            br#"{"error":{"code":503,"err_code":10077,"description":"maximum bytes exceeded"},"stream":"MD","seq":0}"#;
+        assert!(parse_answer(full).unwrap_err().to_string().contains("maximum bytes exceeded"));
+        assert!(parse_answer(br#"{"stream":"MD","seq":0}"#).is_err(), "no message of a stream has the number 0");
+        assert!(parse_answer(b"").unwrap_err().to_string().contains("no stream"));
+        let answers = [&br#"{"stream":"MD","seq":1}"#[..], br#"{"stream":"MD","seq":1,"duplicate":true}"#];
+        assert_eq!(answers.map(|answer| parse_answer(answer).unwrap()), [false, true]);
+    }
+
+    #[test]
+    fn wait_doubles_with_each_refusal_to_ten_seconds() {
+        let waits = [0, 1, 4, 7, 40].map(|refusals| retry_wait(Duration::from_millis(100), refusals).as_millis());
+        assert_eq!(waits, [100, 200, 1_600, 10_000, 10_000]);
+        assert_eq!(retry_wait(Duration::from_secs(60), 3), Duration::from_secs(60));
+    }
 
     #[test]
     fn batch_that_is_left_out_is_silence_while_later_ones_are_acknowledged() {

@@ -50,7 +50,7 @@ impl Quotes {
         }
         let Some(key) = key else { return };
         let latest = self.latest.entry(key).or_insert_with(|| Latest {
-            subject: format!("md.{venue}.{}.quote.{}", quote.channel, token(&quote.symbol.0)),
+            subject: format!("md.{venue}.{}.quote.{}", quote.channel, token(quote.symbol)),
             quote,
             place,
             merged: 0,
@@ -91,11 +91,17 @@ impl Latest {
     }
 }
 
-/// A symbol as a token of a subject: letters and digits stay, others are `_` and two hexadecimal
-/// digits, because dots, stars and spaces have a meaning there.
-fn token(symbol: &[u8]) -> String {
+/// A symbol as a token of a subject, other than that of any other symbol. Of a name, letters and
+/// digits stay, and others are `_` and two hexadecimal digits, because dots, stars and spaces have
+/// a meaning there. So no name has the `-` of a number.
+fn token(symbol: Symbol) -> String {
+    if let Some(number) = symbol.number() {
+        return format!("id-{number}");
+    }
+    // Names are padded with spaces, and with nothing else.
+    let name_len = symbol.0.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
     let mut token = String::new();
-    for &byte in symbol.trim_ascii_end() {
+    for &byte in &symbol.0[..name_len] {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => token.push(char::from(byte)),
             other => token.push_str(&format!("_{other:02x}")),
@@ -140,9 +146,19 @@ mod tests {
     }
 
     #[test]
+    fn numbered_instruments_and_padded_names_have_subjects_of_their_own() {
+        let numbers = (0..70_000).map(|number| token(Symbol::from_number(number)));
+        let names = ["7", "70001", "A", "A\t", "A\n", "A\r", " A"].map(|name| token(Symbol::new(name).unwrap()));
+        let mut owners = BTreeMap::new();
+        for (idx, token) in numbers.chain(names).enumerate() {
+            assert_eq!(owners.insert(token.clone(), idx), None, "{token}");
+        }
+    }
+
+    #[test]
     fn symbols_have_no_byte_that_a_subject_gives_a_meaning_to() {
         assert_eq!(
-            [&b"AAPL    "[..], b"BRK.B   ", b"A>*     ", b"        "].map(token),
+            ["AAPL", "BRK.B", "A>*", ""].map(|name| token(Symbol::new(name).unwrap())),
             ["AAPL", "BRK_2eB", "A_3e_2a", "_"]
         );
     }

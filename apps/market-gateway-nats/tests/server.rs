@@ -110,6 +110,37 @@ fn broker_that_is_set_up_anew_is_sent_what_is_kept_and_consumers_begin_anew_with
 }
 
 #[test]
+fn batches_that_a_full_broker_refuses_are_not_acknowledged() {
+    let test = "batches_that_a_full_broker_refuses_are_not_acknowledged";
+    let Some(server) = Server::start_with_disk(test, Some(1 << 20)) else { return };
+    let mut ring = Ring::new(1 << 15);
+    // The stream may have more than the disk.
+    let config = PublisherConfig { stream_bytes_max: -1, ..config(&server) };
+    let mut publisher = Publisher::new(config, ring.reader());
+    (0..20_000).for_each(|number| _ = ring.writer.publish(&record(number)));
+    connect(&mut publisher);
+    let until = Instant::now() + PATIENCE;
+    while publisher.why_down().is_none() {
+        let counts = publisher.counts();
+        assert!(Instant::now() < until && counts.acknowledged < 20_000 / 256, "{counts:?}");
+        publisher.turn().unwrap();
+    }
+    let (counts, why) = (*publisher.counts(), publisher.why_down().unwrap().to_owned());
+    assert!(why.starts_with("JetStream does not take a message: ") && why.ends_with("`nats stream info`"), "{why}");
+    assert!(3 < counts.acknowledged && counts.acknowledged < counts.batches, "{counts:?}");
+    let (mut consumer, mut found) = (Consumer::new(&server.address(), "MD"), BTreeMap::new());
+    // The last batch of each channel is not full.
+    while found.len() < 256 * (counts.acknowledged as usize - 3) {
+        assert!(Instant::now() < until, "{} records have come", found.len());
+        consumer.turn(Duration::from_millis(10), |item| {
+            if let ConsumerEvent::Record(seq, record) = item {
+                found.insert(seq, record);
+            }
+        });
+    }
+}
+
+#[test]
 fn answers_to_one_connection_reach_no_other() {
     let Some(server) = Server::start("answers_to_one_connection_reach_no_other") else { return };
     let (mut ring, quiet) = (Ring::new(64), Ring::new(64));

@@ -16,13 +16,20 @@ pub(crate) struct Server {
     folder: TempDir,
     port: u16,
     child: Option<Child>,
+    /// Bytes that its disk has, where that is not all of this machine's.
+    disk: Option<u64>,
 }
 
 impl Server {
     /// `None`, and a word why, where there is no server here.
     pub(crate) fn start(test: &str) -> Option<Self> {
+        Self::start_with_disk(test, None)
+    }
+
+    /// The same, with so many bytes for its streams.
+    pub(crate) fn start_with_disk(test: &str, disk: Option<u64>) -> Option<Self> {
         let port = free_port();
-        let mut server = Self { folder: tempfile::tempdir().unwrap(), port, child: None };
+        let mut server = Self { folder: tempfile::tempdir().unwrap(), port, child: None, disk };
         if let Err(error) = server.restart() {
             println!("SKIPPED {test}: nats-server: {error}; install the package nats-server");
             return None;
@@ -37,6 +44,11 @@ impl Server {
     pub(crate) fn restart(&mut self) -> std::io::Result<()> {
         let mut command = Command::new("nats-server");
         command.args(["-js", "-a", "127.0.0.1", "-p", &self.port.to_string(), "-sd"]).arg(self.folder.path());
+        if let Some(bytes) = self.disk {
+            let config = self.folder.path().join("server.conf");
+            std::fs::write(&config, format!("jetstream {{ max_file_store: {bytes} }}\n"))?;
+            command.arg("-c").arg(config);
+        }
         self.child = Some(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
         Ok(())
     }
