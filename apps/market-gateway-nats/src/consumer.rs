@@ -402,7 +402,7 @@ mod tests {
         let before = [(10, 0, 1, 0), (11, 0, 2, 0), (12, 0, 2, 1), (13, 0, 2, 2)];
         assert_eq!(connect(&mut position, &before).unwrap(), [(0, 0), (0, u64::MAX), (0, 0), (0, 1), (0, 2)]);
         assert_eq!(connect(&mut position, &before).unwrap(), []);
-        // The last two are lost, two publishers send, and the one of channel 0 repeats what it keeps.
+        // The last two are lost, two publishers send, and that of channel 0 repeats what it keeps.
         let after = [before[0], before[1], (20, 1, 7, 0), (21, 0, 2, 1), (22, 1, 7, 1), (23, 0, 2, 2), (24, 0, 2, 3)];
         assert!(connect(&mut position, &after).is_err());
         assert_eq!(connect(&mut position, &after).unwrap(), [(1, 0), (1, 1), (0, 3)]);
