@@ -21,8 +21,9 @@ pub struct ListenerConfig {
     /// MB.
     pub window_packets: usize,
     /// When to ask the server for what was lost; by default as often as its own default allows,
-    /// and for as many messages as one answer has.
-    pub retry: RetryPolicy,
+    /// and for as many messages as one answer has. `None` where there is no server: what is lost is
+    /// told without a wait for answers.
+    pub retry: Option<RetryPolicy>,
 }
 
 impl Default for ListenerConfig {
@@ -35,7 +36,7 @@ impl Default for ListenerConfig {
             attempts: 5,
             ..RetryPolicy::default()
         };
-        Self { from_start: false, window_packets: 4_096, retry }
+        Self { from_start: false, window_packets: 4_096, retry: Some(retry) }
     }
 }
 
@@ -45,8 +46,10 @@ pub trait ListenerHandler {
     /// in the same way ([`market_ring::WholeChannels`]).
     ///
     /// [`Read::Joined`] is the first where records came before, [`Read::Overrun`] stands for
-    /// records that were lost on the network, or before it. [`Read::Closed`] is the end of the
-    /// session.
+    /// records that were lost on the network, or before it. It comes as soon as the loss is known,
+    /// for as many records as messages were lost. Where the next record shows that more are
+    /// missing, because a message told of records that the publisher had missed, another one
+    /// follows. [`Read::Closed`] is the end of the session.
     fn on_read(&mut self, read: &Read);
 
     /// Another session: what was built so far is void.
@@ -81,7 +84,11 @@ impl Listener {
         let policy = Policy { first, ..Policy::default() };
         let window = Window { packets: config.window_packets, ..Window::default() };
         let channel = AbConfig { lines: 1, policy, window, packet_len_max: PACKET_LEN_MAX, ..AbConfig::default() };
-        Self { channel: AbChannel::with_requests(channel, config.retry), unpacker: Unpacker::default() }
+        let channel = match config.retry {
+            Some(retry) => AbChannel::with_requests(channel, retry),
+            None => AbChannel::new(channel),
+        };
+        Self { channel, unpacker: Unpacker::default() }
     }
 
     /// Takes a packet of the group.
@@ -130,8 +137,6 @@ impl Listener {
 struct Unpacker {
     /// The number in the ring that follows the last one told; `None` at the start of a session.
     next: Option<u64>,
-    /// Messages that were lost since then.
-    lost: u64,
     counts: ListenerCounts,
 }
 
@@ -144,7 +149,6 @@ struct Unpacking<'a, H> {
 impl<H: ListenerHandler> Unpacking<'_, H> {
     /// Tells what is missing before a number of the ring.
     fn reach(&mut self, seq: u64) {
-        self.unpacker.lost = 0;
         let missing = match self.unpacker.next {
             None if seq > 0 => Read::Joined { before: seq },
             Some(next) if seq > next => {
@@ -184,20 +188,24 @@ impl<H: ListenerHandler> ChannelHandler for Unpacking<'_, H> {
         }
     }
 
-    /// The next record says by its number which were lost.
+    /// Told at once: a quiet channel's next record may be far away. Most messages are one record;
+    /// the next one says by its number how many are missing.
     fn on_gap(&mut self, gap: Gap) {
-        self.unpacker.lost += gap.len();
+        let Some(next) = self.unpacker.next else {
+            // No number of the ring is known yet.
+            return self.handler.on_read(&Read::Joined { before: gap.len() });
+        };
+        let until = next.saturating_add(gap.len());
+        self.reach(until);
+        self.unpacker.next = Some(until);
     }
 
     fn on_restart(&mut self) {
-        (self.unpacker.next, self.unpacker.lost) = (None, 0);
+        self.unpacker.next = None;
         self.handler.on_restart();
     }
 
     fn on_end_of_session(&mut self) {
-        // No record says which the last ones were: most messages are one.
-        let next = self.unpacker.next.unwrap_or(0);
-        self.reach(next.saturating_add(self.unpacker.lost));
         self.handler.on_read(&Read::Closed);
     }
 }
@@ -309,6 +317,40 @@ mod tests {
         }
         play.check("O4-4 R5 R6");
         assert_eq!(play.listener.counts().missed, 1);
+    }
+
+    #[test]
+    fn loss_that_no_record_follows_is_told_at_once_and_voids_the_books() {
+        let mut play = Play::begun(1);
+        play.hear(&packet(1, 1, &[record(0)])).check("R0");
+        // A heartbeat shows the loss; the third of the same is believed.
+        (0..3).for_each(|_| _ = play.hear(&packet(1, 4, &[])));
+        (1..20).for_each(|attempt| _ = play.turn(attempt * 60_000_000));
+        play.check("O1-2").hear(&packet(1, 4, &[record(3)])).check("R3");
+        // One of the lost messages told of more records.
+        (0..3).for_each(|_| _ = play.hear(&packet(1, 6, &[])));
+        (20..40).for_each(|attempt| _ = play.turn(attempt * 60_000_000));
+        play.check("O4-4").hear(&packet(1, 6, &[record(9)])).check("O5-8 R9");
+        assert_eq!(play.listener.counts().missed, 2 + 1 + 4);
+    }
+
+    #[test]
+    fn loss_before_the_first_record_is_told_at_once() {
+        let mut play = Play::new(true);
+        (0..3).for_each(|_| _ = play.hear(&packet(1, 4, &[])));
+        (1..20).for_each(|attempt| _ = play.turn(attempt * 60_000_000));
+        play.check("J3").hear(&packet(1, 4, &[record(5)])).check("J5 R5");
+    }
+
+    #[test]
+    fn listener_without_a_server_waits_for_no_answer() {
+        let config = ListenerConfig { window_packets: 8, retry: None, ..ListenerConfig::default() };
+        let mut play = Play { listener: Listener::new(&config), ..Play::begun(1) };
+        play.hear(&packet(1, 1, &[])).hear(&packet(1, 1, &[record(0)]));
+        play.hear(&packet(1, 3, &[record(2)])).hear(&packet(1, 4, &[record(3)])).check("R0");
+        assert!(play.turn(1_000_001).is_empty());
+        play.check("O1-1 R2 R3");
+        assert_eq!(play.listener.requests().0, RerequestCounts::default());
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct ReceiverConfig {
     /// The re-request server. Packets of the group from any other address are not received where
     /// it is known, because the publisher sends from there.
     pub server: Option<SocketAddrV4>,
-    /// How to listen.
+    /// How to listen. Where no server is known nobody is asked.
     pub listener: ListenerConfig,
 }
 
@@ -47,7 +47,9 @@ impl Receiver {
             socket.set_nonblocking(true)?;
             Ok::<_, io::Error>(socket)
         });
-        Ok(Self { listener: Listener::new(&config.listener), group, server: server.transpose()? })
+        let retry = config.listener.retry.filter(|_| config.server.is_some());
+        let listener = Listener::new(&ListenerConfig { retry, ..config.listener });
+        Ok(Self { listener, group, server: server.transpose()? })
     }
 
     /// The listener, and what it has counted.
