@@ -20,7 +20,7 @@ use order_entry::journal::{Entry, Intent, Journal, RECORD_HEADER_LEN, Rebuild, S
 use order_entry::orders::{ExecId, OrderCapacity, OrderKey, OrderRules, OrderTable, VenueEvent};
 use order_entry::risk::{
     InstrumentIdx, InstrumentLimits, KillSwitch, Limits, Market, NewOrder, OrderPrice, Rate, RateLimits, RiskCapacity,
-    RiskGate, Route,
+    RiskGate, Route, StrategyIdx,
 };
 
 const INSTRUMENTS: u32 = 1_000;
@@ -87,6 +87,7 @@ fn check_one(gate: &mut RiskGate, slot: u64, count: u64) -> u64 {
         qty: 100 + (count as u32 & 0xff),
         price: OrderPrice::Limit(PRICE),
         route: Route::default(),
+        strategy: StrategyIdx(0),
     };
     let now_ns = 1_000 * (1 + count);
     let market = Market { reference: Some(PRICE), is_stale: false, heard_ns: now_ns };
@@ -118,7 +119,16 @@ fn cancel() -> Duration {
 fn new(id: u64) -> Intent {
     let symbol = Symbol(*b"ZIEXT   ");
     let instrument = InstrumentIdx(id as u32 % INSTRUMENTS);
-    Intent::New { id, symbol, instrument, side: Side::Buy, is_short: false, qty: 100, price: PRICE }
+    Intent::New {
+        id,
+        symbol,
+        instrument,
+        side: Side::Buy,
+        is_short: false,
+        qty: 100,
+        price: PRICE,
+        strategy: StrategyIdx(0),
+    }
 }
 
 fn intent(id: u64) -> Entry {

@@ -58,6 +58,8 @@ pub struct ControlConfig {
     pub limits: PathBuf,
     /// The instruments of the start: other limits must be for the same, in the same order.
     pub instruments: Box<[Instrument]>,
+    /// The strategies of the start, likewise. By default none.
+    pub strategies: Box<[String]>,
     /// The configuration says how the venue prevents trades with oneself, so that limits may leave
     /// them to it. By default false.
     pub has_self_match: bool,
@@ -106,24 +108,27 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// The bytes up to the end of the line. A second and some hundred bytes are enough for any command,
-/// so that nobody who sends slowly keeps the kill file and the signals from being heard.
+/// The bytes up to the end of the line; of a longer one than any command's, its beginning. All of
+/// it is read, because a socket that is closed with bytes unread resets, and loses its answer. A
+/// second is enough, so that nobody who sends slowly keeps the kill file and the signals from being
+/// heard.
 fn read_line(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
     let end = Instant::now() + Duration::from_secs(1);
     let mut line = Vec::new();
-    while !line.contains(&b'\n') && line.len() < LINE_MAX {
+    loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
         stream.set_read_timeout(Some(left))?;
         let mut bytes = [0; LINE_MAX];
-        match stream.read(&mut bytes)? {
-            0 => break,
-            len => line.extend_from_slice(&bytes[..len]),
+        let len = stream.read(&mut bytes)?;
+        let room = LINE_MAX - line.len();
+        line.extend_from_slice(&bytes[..len.min(room)]);
+        if len == 0 || bytes[..len].contains(&b'\n') {
+            return Ok(line);
         }
     }
-    Ok(line)
 }
 
 struct Control {
@@ -205,6 +210,9 @@ impl Control {
         let file = LimitsFile::read(&self.config.limits).map_err(|error| error.to_string())?;
         if file.instruments() != self.config.instruments {
             return Err("the instruments and their units are others than at the start: restart instead".to_owned());
+        }
+        if file.strategies() != self.config.strategies {
+            return Err("the strategies are others than at the start: restart instead".to_owned());
         }
         if file.venue_prevents_self_match() && !self.config.has_self_match {
             return Err("venue_prevents_self_match needs the key `self_match` in [venue]: restart with it".to_owned());

@@ -46,7 +46,7 @@ pub trait Host: fmt::Debug {
     /// The time, in nanoseconds that never go back.
     fn now_ns(&self) -> u64;
 
-    /// What to add for the time since the epoch.
+    /// What to add for the time since the epoch. It changes where the wall clock steps. One load.
     fn epoch_offset_ns(&self) -> u64;
 
     /// Opens a connection, or begins to where reads do not wait: a caller who has a lease to renew

@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -20,29 +22,77 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
 const DIAL_PAUSE: Duration = Duration::from_millis(20);
 
+/// The wall clock is compared so often with the one that never steps.
+const WALL_CLOCK_PERIOD: Duration = Duration::from_millis(100);
+/// Two readings of one clock, with the other's between, are no further apart, or are read again.
+const READINGS_NS: u64 = 20_000;
+/// A difference that is greater is a step: readings differ by less.
+const STEP_NS: u64 = 100_000;
+
 /// This machine. Its nanoseconds never go back, whatever happens to the time of day.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Kernel {
     start: Instant,
-    epoch_offset_ns: u64,
+    epoch_offset_ns: Arc<AtomicU64>,
 }
 
 impl Kernel {
     /// Time begins now, at 1 s, so that no time is zero.
     pub fn start() -> Self {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let epoch_ns = u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX);
-        Self { start: Instant::now(), epoch_offset_ns: epoch_ns.saturating_sub(1_000_000_000) }
+        let (start, epoch_ns) = (Instant::now(), epoch_ns());
+        Self { start, epoch_offset_ns: Arc::new(epoch_ns.saturating_sub(START_NS).into()) }
     }
+
+    /// Has a thread look at the wall clock from now on, so that who polls need not: a step of it
+    /// changes [`Host::epoch_offset_ns`] within a tenth of a second. The thread ends with the last
+    /// clone.
+    ///
+    /// # Errors
+    ///
+    /// There is no thread.
+    pub fn follow_wall_clock(&self) -> io::Result<()> {
+        let (start, offset_ns) = (self.start, Arc::downgrade(&self.epoch_offset_ns));
+        let follow = move || {
+            while let Some(offset_ns) = offset_ns.upgrade() {
+                let (before_ns, wall_ns, after_ns) = (since(start), epoch_ns(), since(start));
+                if let Some(stepped) = step(offset_ns.load(Ordering::Relaxed), before_ns, wall_ns, after_ns) {
+                    offset_ns.store(stepped, Ordering::Relaxed);
+                }
+                drop(offset_ns);
+                thread::sleep(WALL_CLOCK_PERIOD);
+            }
+        };
+        thread::Builder::new().name("wall-clock".into()).spawn(follow).map(drop)
+    }
+}
+
+/// The first time of a [`Kernel`].
+const START_NS: u64 = 1_000_000_000;
+
+fn since(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(START_NS)
+}
+
+fn epoch_ns() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The new offset where the wall clock, read between two readings of the other, has stepped. A
+/// thread that was interrupted between them has not seen a step.
+fn step(offset_ns: u64, before_ns: u64, wall_ns: u64, after_ns: u64) -> Option<u64> {
+    let now_ns = wall_ns.saturating_sub(before_ns);
+    let is_step = after_ns.saturating_sub(before_ns) <= READINGS_NS && now_ns.abs_diff(offset_ns) > STEP_NS;
+    is_step.then_some(now_ns)
 }
 
 impl Host for Kernel {
     fn now_ns(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(1_000_000_000)
+        since(self.start)
     }
 
     fn epoch_offset_ns(&self) -> u64 {
-        self.epoch_offset_ns
+        self.epoch_offset_ns.load(Ordering::Relaxed)
     }
 
     fn connect(&self, to: SocketAddrV4, waits: Waits) -> io::Result<Box<dyn Stream>> {
@@ -175,4 +225,31 @@ pub fn join(lines: impl IntoIterator<Item = (SocketAddrV4, Ipv4Addr)>) -> Result
         Error::failed(format!("cannot join the feed {group} on {interface}: {error}; {way_on}"))
     };
     lines.into_iter().map(|line| join(line).map_err(|error| failed(line, error))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wall_clock_that_steps_has_another_offset_and_readings_that_differ_have_not() {
+        let (offset, hour) = (1_795_727_114_000_000_000, 3_600_000_000_000);
+        assert_eq!(step(offset, 5_000, offset + 5_060, 5_100), None);
+        assert_eq!(step(offset, 5_000, offset + 5_000 + STEP_NS, 5_100), None, "by no more than readings differ");
+        assert_eq!(step(offset, 5_000, offset + hour + 5_000, 5_100), Some(offset + hour));
+        assert_eq!(step(offset, 5_000, offset - hour + 5_000, 5_100), Some(offset - hour));
+        assert_eq!(step(offset, 5_000, offset + hour, 6_000 + READINGS_NS), None, "interrupted, and read again");
+    }
+
+    #[test]
+    fn thread_that_follows_the_wall_clock_finds_a_step_and_keeps_what_is_right() {
+        let kernel = Kernel::start();
+        let right_ns = kernel.epoch_offset_ns();
+        // As if the wall clock had been an hour behind at the start.
+        kernel.epoch_offset_ns.store(right_ns - 3_600_000_000_000, Ordering::Relaxed);
+        kernel.follow_wall_clock().unwrap();
+        while kernel.epoch_offset_ns().abs_diff(right_ns) > 1_000_000_000 {
+            thread::yield_now();
+        }
+    }
 }

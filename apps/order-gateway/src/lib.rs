@@ -33,7 +33,7 @@ mod text;
 
 pub use audit::{Audit, AuditCsv, Direction};
 pub use config::{Config, JournalConfig, MirrorConfig, Sample, StandbyConfig, VenueClient, VenueConfig};
-pub use core::{Core, CoreConfig, CoreCounts, Instrument, Notice};
+pub use core::{Core, CoreConfig, CoreCounts, Instrument, KillLine, Notice};
 pub use error::Error;
 pub use feed::{Feed, FeedConfig};
 pub use gateway::Gateway;

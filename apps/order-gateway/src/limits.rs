@@ -4,7 +4,7 @@ use std::path::Path;
 
 use market::{Price, Symbol};
 use order_entry::risk::{
-    AccountLimits, InstrumentIdx, InstrumentLimits, Limits, Multiplier, Rate, RateLimits, Route, SelfMatch,
+    AccountLimits, InstrumentIdx, InstrumentLimits, LevelLimits, Limits, Multiplier, Rate, RateLimits, Route, SelfMatch,
 };
 use serde::Deserialize;
 use toml::Spanned;
@@ -22,8 +22,14 @@ pub struct LimitsFile {
     /// The part of each rate that is left unused, in percent. By default 10.
     #[serde(default = "headroom")]
     headroom_percent: u32,
+    /// Limits above those of the account. By default there is no such level.
+    #[serde(default)]
+    firm: Option<Spanned<LevelSection>>,
     #[serde(default)]
     account: AccountSection,
+    /// Limits of each strategy. By default all orders are of one, which has none of its own.
+    #[serde(default)]
+    strategies: Vec<Spanned<LevelSection>>,
     #[serde(default)]
     port: RateSection,
     #[serde(default)]
@@ -43,6 +49,19 @@ struct AccountSection {
     duplicate_window_us: u64,
     silence_max_us: u64,
     venue_prevents_self_match: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct LevelSection {
+    /// Of a strategy.
+    name: Option<Spanned<String>>,
+    qty_max: u32,
+    notional_max: u32,
+    buy_credit: u32,
+    sell_credit: u32,
+    orders_per_second: u32,
+    orders_at_once: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -116,6 +135,7 @@ impl LimitsFile {
     }
 
     pub(crate) fn check(&self) -> Result<(), Problem> {
+        self.check_levels()?;
         for (idx, section) in self.instruments.iter().enumerate() {
             let symbol = &section.get_ref().symbol;
             if Symbol::new(symbol.get_ref()).is_none_or(|symbol| symbol == Symbol::NONE) {
@@ -143,6 +163,32 @@ impl LimitsFile {
             }
         }
         Ok(())
+    }
+
+    /// An order has a strategy by its position, which the journal has in 16 bits.
+    fn check_levels(&self) -> Result<(), Problem> {
+        if let Some(name) = self.firm.as_ref().and_then(|firm| firm.get_ref().name.as_ref()) {
+            return Err(Problem::new(name.span(), "the firm has no name: there is one"));
+        }
+        let name_of = |section: &Spanned<LevelSection>| section.get_ref().name.as_ref().map(Spanned::get_ref).cloned();
+        for (idx, section) in self.strategies.iter().enumerate() {
+            let Some(name) = section.get_ref().name.as_ref().filter(|name| !name.get_ref().is_empty()) else {
+                return Err(Problem::new(section.span(), "a strategy has a name"));
+            };
+            if self.strategies[..idx].iter().any(|other| name_of(other).as_ref() == Some(name.get_ref())) {
+                return Err(Problem::new(name.span(), "this strategy has limits already"));
+            }
+            if idx > usize::from(u16::MAX) {
+                return Err(Problem::new(name.span(), "there are 65,536 strategies at most"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The names of the strategies, in the file's order.
+    pub fn strategies(&self) -> Box<[String]> {
+        let name = |section: &Spanned<LevelSection>| section.get_ref().name.as_ref().map(|name| name.get_ref().clone());
+        self.strategies.iter().map(|section| name(section).unwrap_or_default()).collect()
     }
 
     /// The instruments, in the file's order.
@@ -190,6 +236,8 @@ impl LimitsFile {
             silence_max_ns: account.silence_max_us.saturating_mul(1_000),
             self_match: if account.venue_prevents_self_match { SelfMatch::Venue } else { SelfMatch::Refuse },
         };
+        limits.firm = self.firm.as_ref().map(|firm| self.level(firm.get_ref()));
+        limits.strategies = self.strategies.iter().map(|section| self.level(section.get_ref())).collect();
         limits.ports[0] = self.rates(&self.port);
         for (unit, section) in limits.units.iter_mut().zip(&self.units) {
             *unit = self.rates(section);
@@ -209,6 +257,16 @@ impl LimitsFile {
             limits.shortable.set(InstrumentIdx(idx as u32), section.shortable);
         }
         Box::new(limits)
+    }
+
+    fn level(&self, section: &LevelSection) -> LevelLimits {
+        LevelLimits {
+            qty_max: section.qty_max,
+            notional_max: money(section.notional_max),
+            buy_credit_max: money(section.buy_credit),
+            sell_credit_max: money(section.sell_credit),
+            orders: Rate::with_headroom(section.orders_per_second, section.orders_at_once, self.headroom_percent),
+        }
     }
 
     fn rates(&self, section: &RateSection) -> RateLimits {
@@ -266,6 +324,26 @@ mod tests {
             let problem = parse::<LimitsFile>(&of(text), LimitsFile::check).unwrap_err();
             assert!(problem.what.contains("a multiplier is above 0"), "{text}: {}", problem.what);
         }
+    }
+
+    #[test]
+    fn strategies_and_the_firm_have_limits_where_the_file_says_them() {
+        let limits = parse::<LimitsFile>(TEXT, LimitsFile::check).unwrap().limits();
+        assert_eq!((limits.firm, limits.strategies.len()), (None, 0));
+        let levels = "[firm]\nbuy_credit = 5\n[[strategies]]\nname = \"joiner\"\nqty_max = 7\norders_per_second = 10\n\
+            orders_at_once = 10\n[[strategies]]\nname = \"taker\"\n";
+        let file = parse::<LimitsFile>(&format!("{TEXT}{levels}"), LimitsFile::check).unwrap();
+        let limits = file.limits();
+        assert_eq!(*file.strategies(), ["joiner".to_owned(), "taker".to_owned()]);
+        assert_eq!(limits.firm, Some(LevelLimits { buy_credit_max: 50_000, ..LevelLimits::default() }));
+        let joiner = LevelLimits { qty_max: 7, orders: Rate::new(9, 9), ..LevelLimits::default() };
+        assert_eq!(*limits.strategies, [joiner, LevelLimits::default()]);
+        for (wrong, why) in [("joiner", "this strategy has limits already"), ("", "a strategy has a name")] {
+            let text = format!("{TEXT}{levels}[[strategies]]\nname = {wrong:?}\n");
+            assert_eq!(parse::<LimitsFile>(&text, LimitsFile::check).unwrap_err().what, why);
+        }
+        let text = format!("{TEXT}{levels}qty_min = 3\n");
+        assert!(parse::<LimitsFile>(&text, LimitsFile::check).is_err(), "an unknown key");
     }
 
     #[test]

@@ -21,8 +21,8 @@ use order_gateway::host::Host;
 use order_gateway::kernel::{Kernel, dial, join, listen};
 use order_gateway::standby::{Followed, MirrorPolicy, Role, StandbyLink, follow, hold, mirror_address, proven};
 use order_gateway::{
-    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, Instrument, LimitsFile, LineConfig,
-    MappedFile, MirrorConfig, RdmaPort, Run, StandbyConfig, SyncPolicy, TimedSync, VenueClient, journal_csv,
+    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, LimitsFile, LineConfig, MappedFile,
+    MirrorConfig, RdmaPort, Run, StandbyConfig, SyncPolicy, TimedSync, VenueClient, journal_csv,
 };
 use samples::SampleStrategy;
 use wirepath::worker::StopFlag;
@@ -218,13 +218,14 @@ fn trade_by<S: VenueSession>(
     let sockets = join(config.feed())?;
     let line = LineConfig { secondary: config.venue.secondary, ..LineConfig::new(config.venue.primary) };
     let gateway = Gateway::new(SampleStrategy::new(config.strategy), core);
-    let mut run = Run::new(gateway, line, Box::new(kernel));
+    let mut run = Run::new(gateway, line, Box::new(kernel.clone()));
+    kernel.follow_wall_clock().map_err(Error::failed)?;
     if config.journal.sync() == SyncPolicy::Timed {
         run.sync = Some(TimedSync::start(file).map_err(Error::failed)?);
     }
     run.feed = (!sockets.is_empty()).then(|| (Feed::new(&symbols, &FeedConfig::default()), sockets));
     run.audit = config.audit.as_deref().map(start_audit).transpose()?;
-    run.commands = Some(start_control(config, instruments, kill)?);
+    run.commands = Some(start_control(config, limits, kill)?);
     run.standby = standby;
     if let Some(config) = config.drop_copy() {
         run.compare_with(DropCopyLine::new(config, kernel.now_ns(), kernel.epoch_offset_ns()));
@@ -286,6 +287,7 @@ fn core<S: VenueSession>(
             ..ManagerConfig::new(*limits.limits())
         },
         answer_timeout_ns: CoreConfig::ANSWER_TIMEOUT_NS,
+        kill_line: config.kill_line(),
     };
     if existed {
         let recovered = Core::recover(core_config, session, memory, journal.reserve());
@@ -317,11 +319,7 @@ fn start_audit(path: &Path) -> Result<Audit, Error> {
 }
 
 /// The thread that hears people, and the sentence that says how they reach it.
-fn start_control(
-    config: &Config,
-    instruments: Box<[Instrument]>,
-    kill: KillSwitch,
-) -> Result<Receiver<Command>, Error> {
+fn start_control(config: &Config, limits: &LimitsFile, kill: KillSwitch) -> Result<Receiver<Command>, Error> {
     let (socket, kill_file) = (config.control.clone(), config.kill_file.clone());
     match &socket {
         Some(path) => {
@@ -331,8 +329,15 @@ fn start_control(
     }
     let path = socket.clone().unwrap_or_default();
     let failed = |error| Error::at("control socket", &path, error, "check the path of `control`");
-    let (limits, has_self_match) = (config.limits.clone(), config.has_self_match());
-    control::start(ControlConfig { socket, kill_file, limits, instruments, has_self_match }, kill).map_err(failed)
+    let config = ControlConfig {
+        socket,
+        kill_file,
+        limits: config.limits.clone(),
+        instruments: limits.instruments(),
+        strategies: limits.strategies(),
+        has_self_match: config.has_self_match(),
+    };
+    control::start(config, kill).map_err(failed)
 }
 
 /// Gives a running gateway a command by its control socket, and prints the answer.

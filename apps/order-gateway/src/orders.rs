@@ -7,7 +7,7 @@ use market::{Price, Side};
 use order_entry::Refusal;
 use order_entry::journal::JournalMemory;
 use order_entry::orders::{Order, OrderKey, OrderTable};
-use order_entry::risk::{InstrumentIdx, Market};
+use order_entry::risk::{InstrumentIdx, Market, StrategyIdx};
 use order_entry::session::VenueSession;
 
 use crate::core::Core;
@@ -25,6 +25,15 @@ pub struct OrderRequest {
     pub price: Price,
     /// It trades at once or never.
     pub is_ioc: bool,
+    /// Whose it is, by its position in the limits.
+    pub strategy: StrategyIdx,
+}
+
+impl OrderRequest {
+    /// A limit order of the first strategy, which rests where it does not trade.
+    pub const fn limit(instrument: InstrumentIdx, side: Side, qty: u32, price: Price) -> Self {
+        Self { instrument, side, qty, price, is_ioc: false, strategy: StrategyIdx(0) }
+    }
 }
 
 /// What a strategy can do, for the time of one call of it.

@@ -11,6 +11,7 @@ use order_entry::session::VenueSession;
 
 use crate::audit::{Audit, Direction};
 use crate::control::Command;
+use crate::core::LineDuty;
 use crate::drop_copy::{Difference, DropCopyLine};
 use crate::feed::Feed;
 use crate::gateway::Gateway;
@@ -77,6 +78,8 @@ pub struct Run<T, S, M> {
     drop_copy: Option<DropCopyLine>,
     /// The machine.
     host: Box<dyn Host>,
+    /// What sessions and journal add to its time for the time since 1970.
+    epoch_offset_ns: u64,
     connection: Connection,
     buffer: Vec<u8>,
     has_audit_failed: bool,
@@ -126,6 +129,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             commands: None,
             standby: None,
             drop_copy: None,
+            epoch_offset_ns: host.epoch_offset_ns(),
             host,
             connection: Connection::default(),
             buffer: vec![0; READ_LEN],
@@ -154,6 +158,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
 
     /// One turn over all that a run is made of.
     pub fn turn(&mut self, report: &mut impl FnMut(&str)) -> Turn {
+        self.follow_wall_clock(report);
         let mut is_busy = self.commands(report);
         if self.hand_over(report) {
             return Turn::HandedOver;
@@ -163,7 +168,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         while let Some(notice) = self.gateway.core_mut().take_notice() {
             report(&notice.to_string());
         }
-        let may_send = self.follow(report);
+        let may_send = self.follow(report) && self.obey_kill(report);
         // An order of now would leave when the standby has not taken over.
         if !self.standby.as_ref().is_some_and(StandbyLink::hands_over) {
             is_busy |= self.feed();
@@ -180,6 +185,21 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             report("the audit log's disk failed: nothing is written to it any more; orders go on");
         }
         if is_busy { Turn::Busy } else { Turn::Idle }
+    }
+
+    /// Times of day in messages and in the journal are those of the wall clock, also behind a step
+    /// of it. What the gateway waits for goes by the other clock, which never steps.
+    fn follow_wall_clock(&mut self, report: &mut impl FnMut(&str)) {
+        let (before, now) = (self.epoch_offset_ns, self.host.epoch_offset_ns());
+        if now == before {
+            return;
+        }
+        self.epoch_offset_ns = now;
+        self.gateway.core_mut().set_epoch_offset_ns(now);
+        self.drop_copy.iter_mut().for_each(|line| line.set_epoch_offset_ns(now));
+        let way = if now > before { "forward" } else { "back" };
+        let ms = now.abs_diff(before) / 1_000_000;
+        report(&format!("the wall clock has stepped {way} by {ms} ms: times in messages and in the journal follow it"));
     }
 
     /// A disk that takes the journal no more stops orders, also those that a person arms later:
@@ -242,6 +262,26 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             self.close(FENCED, report);
         }
         may_send
+    }
+
+    /// Ends the connection when the time of a thrown kill switch is over. Whether there may be one.
+    fn obey_kill(&mut self, report: &mut impl FnMut(&str)) -> bool {
+        let duty = self.gateway.core().line_duty(self.host.now_ns());
+        if duty.is_none() {
+            return true;
+        }
+        self.connection.attempt = None;
+        if self.connection.stream.is_some() {
+            match duty {
+                LineDuty::Break { .. } => self.close(&duty.to_string(), report),
+                _ => {
+                    report(&duty.to_string());
+                    self.hang_up();
+                    self.standby.iter_mut().for_each(StandbyLink::reset);
+                }
+            }
+        }
+        false
     }
 
     /// Receives, lets time pass, sends.
@@ -335,15 +375,17 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
 
     /// Asks the venue to close, and sends what can be sent at once.
     pub fn log_out(&mut self) {
+        self.hang_up();
+        self.standby.iter_mut().for_each(StandbyLink::leave);
+    }
+
+    /// Logs out, and closes the connection. A line that takes nothing now gets nothing more.
+    fn hang_up(&mut self) {
         let now_ns = self.host.now_ns();
         self.gateway.core_mut().log_out(now_ns);
-        // The process ends: a line that takes nothing now gets nothing more.
         let _ = self.send();
         self.connection.stream = None;
         self.gateway.disconnected(now_ns);
-        if let Some(link) = &mut self.standby {
-            link.leave();
-        }
     }
 
     fn feed(&mut self) -> bool {

@@ -67,8 +67,7 @@ impl Strategy for Joiner {
             }
             return;
         }
-        let request =
-            OrderRequest { instrument: book.instrument, side: Side::Buy, qty: QTY, price: bid, is_ioc: false };
+        let request = OrderRequest::limit(book.instrument, Side::Buy, QTY, bid);
         // A refusal is in the journal and in the counts.
         self.id = orders.send(&request).ok();
         self.price = bid;
@@ -94,7 +93,7 @@ impl Taker {
         let (side, best) = if self.owned > 0 { (Side::Sell, book.bid) } else { (Side::Buy, book.offer) };
         let Some((price, _)) = best else { return };
         let qty = if self.owned > 0 { self.owned } else { QTY };
-        let request = OrderRequest { instrument: book.instrument, side, qty, price, is_ioc: true };
+        let request = OrderRequest { is_ioc: true, ..OrderRequest::limit(book.instrument, side, qty, price) };
         match orders.send(&request) {
             Ok(id) => (self.id, self.moved) = (Some(id), None),
             // Disarmed, or no session yet: the same again later.

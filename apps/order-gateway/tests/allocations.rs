@@ -20,7 +20,7 @@ impl Strategy for Plain {
     fn on_book(&mut self, book: &BookEvent, orders: &mut Orders<'_>) {
         let Some((price, qty)) = book.bid else { return };
         let side = market::Side::Buy;
-        let request = OrderRequest { instrument: book.instrument, side, qty, price, is_ioc: false };
+        let request = OrderRequest::limit(book.instrument, side, qty, price);
         self.sent += u64::from(orders.send(&request).is_ok());
     }
 }

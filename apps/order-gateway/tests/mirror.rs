@@ -4,7 +4,7 @@
 
 use market::{Price, Side, Symbol};
 use order_entry::journal::{Intent, Journal, Records, Stamp};
-use order_entry::risk::InstrumentIdx;
+use order_entry::risk::{InstrumentIdx, StrategyIdx};
 use order_gateway::standby::mirror_address;
 use rdma::mirror::MirrorOptions;
 use rdma::testing::Mirrored;
@@ -14,7 +14,16 @@ const OPTIONS: MirrorOptions = MirrorOptions { window: 16, staging: 2_048, signa
 
 fn order(id: u64) -> Intent {
     let (symbol, instrument, side) = (Symbol(*b"ZIEXT   "), InstrumentIdx(0), Side::Buy);
-    Intent::New { id, symbol, instrument, side, is_short: false, qty: 100, price: Price(1_000_000) }
+    Intent::New {
+        id,
+        symbol,
+        instrument,
+        side,
+        is_short: false,
+        qty: 100,
+        price: Price(1_000_000),
+        strategy: StrategyIdx(0),
+    }
 }
 
 fn journal() -> Journal<Vec<u8>> {

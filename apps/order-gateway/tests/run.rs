@@ -1,7 +1,13 @@
 //! A run on a machine whose clock stands still, without a venue.
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
+#[path = "run/commands.rs"]
+mod commands;
 mod common;
+#[path = "run/kill.rs"]
+mod kill;
+#[path = "run/wall_clock.rs"]
+mod wall_clock;
 
 use std::cell::Cell;
 use std::fs::File;
@@ -114,8 +120,7 @@ impl Strategy for Late {
     }
 
     fn on_timer(&mut self, orders: &mut Orders<'_>) {
-        let (instrument, side) = (common::STOCK, Side::Buy);
-        let request = OrderRequest { instrument, side, qty: 10, price: self.price, is_ioc: false };
+        let request = OrderRequest::limit(common::STOCK, Side::Buy, 10, self.price);
         self.answers.push(orders.send(&request));
     }
 }

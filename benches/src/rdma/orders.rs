@@ -3,9 +3,7 @@
 
 use market::{Price, Side, Symbol};
 use order_entry::journal::Journal;
-use order_entry::risk::{
-    InstrumentIdx, InstrumentLimits, Limits, Market, NewOrder, OrderPrice, Rate, RateLimits, Route,
-};
+use order_entry::risk::{InstrumentIdx, InstrumentLimits, Limits, Market, NewOrder, Rate, RateLimits, Route};
 use order_entry::{ManagerConfig, OrderManager};
 use rdma::mirror::MirrorOptions;
 use rdma::testing::Mirrored;
@@ -62,13 +60,7 @@ impl MirroredOrders {
     #[inline]
     pub fn order(&mut self, reach: Reach) {
         let (id, now_ns) = (self.next, 1_000 * self.next);
-        let order = NewOrder {
-            instrument: InstrumentIdx(0),
-            side: Side::Buy,
-            qty: 100 + (id as u32 & 0xff),
-            price: OrderPrice::Limit(PRICE),
-            route: Route::default(),
-        };
+        let order = NewOrder::limit(InstrumentIdx(0), Side::Buy, 100 + (id as u32 & 0xff), PRICE);
         let market = Market { reference: Some(PRICE), is_stale: false, heard_ns: now_ns };
         self.manager.new_order(id, SYMBOL, &order, &market, now_ns).expect("limits that pass every order");
         self.next += 1;

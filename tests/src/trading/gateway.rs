@@ -18,7 +18,7 @@ use order_entry::risk::{
 };
 use order_entry::session::VenueSession;
 use order_entry::soupbin::{ClientConfig, Credentials};
-use order_gateway::{BookEvent, Core, CoreConfig, Gateway, Instrument, OrderRequest, Orders, Strategy};
+use order_gateway::{BookEvent, Core, CoreConfig, Gateway, Instrument, KillLine, OrderRequest, Orders, Strategy};
 
 use super::script::Protocol;
 use super::venue::{EPOCH_NS, SYMBOL};
@@ -116,7 +116,7 @@ impl Strategy for Trader {
             0..7 => {
                 let (side, price) = if side == 0 { (Side::Buy, mid - away) } else { (Side::Sell, mid + away) };
                 let is_ioc = self.random.below(4) == 0;
-                let request = OrderRequest { instrument: STOCK, side, qty, price: Price(price), is_ioc };
+                let request = OrderRequest { is_ioc, ..OrderRequest::limit(STOCK, side, qty, Price(price)) };
                 let _ = orders.send(&request);
             }
             7..11 if count > 0 => {
@@ -166,6 +166,7 @@ fn config(limits: Limits, kill: KillSwitch) -> CoreConfig {
             ..ManagerConfig::new(limits)
         },
         answer_timeout_ns: CoreConfig::ANSWER_TIMEOUT_NS,
+        kill_line: KillLine::default(),
     }
 }
 

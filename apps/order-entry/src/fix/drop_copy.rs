@@ -117,6 +117,11 @@ impl FixDropCopy {
         Self { session, of, epoch_offset_ns, next_out: None, is_from_first: false }
     }
 
+    /// The wall clock has stepped: this is added from now on.
+    pub const fn set_epoch_offset_ns(&mut self, epoch_offset_ns: u64) {
+        self.epoch_offset_ns = epoch_offset_ns;
+    }
+
     const fn now(&self, now_ns: u64) -> Now {
         Now { steady_ns: now_ns, utc_ns: now_ns.saturating_add(self.epoch_offset_ns) }
     }

@@ -9,8 +9,10 @@ use super::writer::{Full, Stamp};
 
 /// Words of a new order's record: its header, and its payload with zeros behind.
 const NEW_WORDS: usize = (RECORD_HEADER_LEN + NEW_LEN.next_multiple_of(8)) / 8;
-/// Bytes of a new order's payload.
+/// Bytes of a new order's payload, and of that of a strategy which is not the first: no program
+/// that knows one strategy alone passes over the others.
 const NEW_LEN: usize = 33;
+const NEW_OF_STRATEGY_LEN: usize = 35;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
@@ -28,7 +30,7 @@ impl Cursor {
     /// unknown length: a third of the instructions.
     #[inline]
     pub(crate) fn append_intent(&mut self, memory: &mut [u8], intent: &Intent, stamp: Stamp) -> Result<u64, Full> {
-        let Intent::New { id, symbol, instrument, side, is_short, qty, price } = *intent else {
+        let Intent::New { id, symbol, instrument, side, is_short, qty, price, strategy } = *intent else {
             let entry = Entry::Intent(*intent);
             return self.append(memory, (entry.kind(), stamp), &entry.encode(), self.reserve);
         };
@@ -43,21 +45,22 @@ impl Cursor {
             u64::from_le_bytes(symbol.0),
             u64::from(instrument.0) | side << 32 | qty << 40,
             qty >> 24 | price << 8,
-            price >> 56,
+            price >> 56 | u64::from(strategy.0) << 8,
         ];
-        self.write_words(memory, words.map(U64::new))
+        let len = if strategy.0 == 0 { NEW_LEN } else { NEW_OF_STRATEGY_LEN };
+        self.write_words(memory, words.map(U64::new), len)
     }
 
     /// Writes the sum and the payload's length into the first word, and appends the record.
     #[inline(always)]
-    fn write_words(&mut self, memory: &mut [u8], mut words: [U64; NEW_WORDS]) -> Result<u64, Full> {
+    fn write_words(&mut self, memory: &mut [u8], mut words: [U64; NEW_WORDS], len: usize) -> Result<u64, Full> {
         let needed = size_of_val(&words) + self.reserve;
         let rest = memory.get_mut(self.end..).unwrap_or_default();
         let Some(place) = rest.get_mut(..needed).and_then(|rest| rest.first_chunk_mut::<{ 8 * NEW_WORDS }>()) else {
             return Err(Full { needed, left: rest.len() });
         };
-        self.crc = sum(self.crc, NEW_LEN as u32, words.as_bytes());
-        words[0] = (u64::from(self.crc) | (NEW_LEN as u64) << 32).into();
+        self.crc = sum(self.crc, len as u32, words.as_bytes());
+        words[0] = (u64::from(self.crc) | (len as u64) << 32).into();
         *place = zerocopy::transmute!(words);
         self.end += place.len();
         self.seq += 1;

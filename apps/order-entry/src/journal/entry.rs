@@ -5,7 +5,7 @@ use market::{Price, Side, Symbol};
 
 use super::fields::{Reader, Writer};
 use crate::orders::{ExecId, OrderKey, VenueEvent, VenueStatus};
-use crate::risk::{InstrumentIdx, KillCause, Limit, RiskReject};
+use crate::risk::{InstrumentIdx, KillCause, Level, Limit, RiskReject, StrategyIdx};
 
 /// A payload of an [`Entry`].
 pub type EntryBytes = ArrayVec<u8, 64>;
@@ -29,6 +29,8 @@ pub enum Intent {
         qty: u32,
         /// The price, or that at which a market order was valued.
         price: Price,
+        /// Whose it is.
+        strategy: StrategyIdx,
     },
     /// A replace.
     Replace {
@@ -184,6 +186,7 @@ impl Entry {
                 out.put([reject.limit as u8]);
                 out.put(reject.allowed.to_le_bytes());
                 out.put(reject.value.to_le_bytes());
+                encode_level(reject.level, &mut out);
             }
             Self::Session(mark) => {
                 out.put(mark.session);
@@ -226,7 +229,11 @@ impl Entry {
             6 => {
                 let instrument = InstrumentIdx(from.u32()?);
                 let limit = *Limit::ALL.get(usize::from(from.u8()?))?;
-                Self::Refused { instrument, reject: RiskReject { limit, allowed: from.i64()?, value: from.i64()? } }
+                let (allowed, value) = (from.i64()?, from.i64()?);
+                Self::Refused {
+                    instrument,
+                    reject: RiskReject { limit, allowed, value, level: decode_level(&mut from)? },
+                }
             }
             7 => {
                 let session = from.take()?;
@@ -271,12 +278,15 @@ pub(super) const fn side_byte(side: Side, is_short: bool) -> u8 {
 
 fn encode_intent(intent: &Intent, out: &mut Writer) {
     match *intent {
-        Intent::New { id, symbol, instrument, side, is_short, qty, price } => {
+        Intent::New { id, symbol, instrument, side, is_short, qty, price, strategy } => {
             out.put(id.to_le_bytes());
             out.put(symbol.0);
             out.put(instrument.0.to_le_bytes());
             out.put([side_byte(side, is_short)]);
             out.terms(qty, price);
+            if strategy != StrategyIdx(0) {
+                out.put(strategy.0.to_le_bytes());
+            }
         }
         Intent::Replace { target, id, qty, price } => {
             out.put(target.to_le_bytes());
@@ -295,11 +305,38 @@ fn decode_intent(kind: u16, from: &mut Reader<'_>) -> Option<Intent> {
             let instrument = InstrumentIdx(from.u32()?);
             let byte = from.u8()?;
             let (side, is_short) = (Side::from_wire(byte), byte == SHORT);
-            Intent::New { id: first, symbol, instrument, side, is_short, qty: from.u32()?, price: from.price()? }
+            let (qty, price) = (from.u32()?, from.price()?);
+            let strategy = StrategyIdx(if from.0.is_empty() { 0 } else { u16::from_le_bytes(from.take()?) });
+            Intent::New { id: first, symbol, instrument, side, is_short, qty, price, strategy }
         }
         2 => Intent::Replace { target: first, id: from.u64()?, qty: from.u32()?, price: from.price()? },
         _ => Intent::Cancel { target: first },
     })
+}
+
+/// Whose limit it was. Nothing where no level has it, as in a journal that knew none.
+fn encode_level(level: Option<Level>, out: &mut Writer) {
+    match level {
+        None => (),
+        Some(Level::Account) => out.put([1]),
+        Some(Level::Firm) => out.put([2]),
+        Some(Level::Strategy(StrategyIdx(idx))) => {
+            out.put([3]);
+            out.put(idx.to_le_bytes());
+        }
+    }
+}
+
+fn decode_level(from: &mut Reader<'_>) -> Option<Option<Level>> {
+    if from.0.is_empty() {
+        return Some(None);
+    }
+    Some(Some(match from.u8()? {
+        1 => Level::Account,
+        2 => Level::Firm,
+        3 => Level::Strategy(StrategyIdx(u16::from_le_bytes(from.take()?))),
+        _ => return None,
+    }))
 }
 
 fn encode_event(event: &VenueEvent, out: &mut Writer) {

@@ -161,14 +161,16 @@ impl Rebuild {
 
     fn request(&mut self, intent: &Intent, table: &mut OrderTable, gate: &mut RiskGate) -> bool {
         match *intent {
-            Intent::New { id, symbol, instrument, side, is_short, qty, price } => {
+            Intent::New { id, symbol, instrument, side, is_short, qty, price, strategy } => {
                 let instrument = self.instruments.find(symbol, instrument);
                 self.session.next_id = self.session.next_id.max(id.saturating_add(1));
                 let slot = table.restore_order(id, (instrument, side), (qty, price), SENT_NS);
-                if let (Ok(slot), true) = (slot, is_short) {
+                let Ok(slot) = slot else { return false };
+                table.assign(slot, strategy);
+                if is_short {
                     table.mark_short(slot);
                 }
-                slot.is_ok_and(|slot| gate.restore_order(slot, instrument, side, (qty, price)))
+                gate.restore_order_of(strategy, slot, (instrument, side), (qty, price))
             }
             Intent::Replace { target, id, qty, price } => {
                 self.session.next_id = self.session.next_id.max(id.saturating_add(1));

@@ -220,6 +220,12 @@ impl<M: JournalMemory> OrderManager<M> {
         }
     }
 
+    /// The wall clock has stepped: this is added from now on to the clock of the calls for the time
+    /// since the epoch. Records before keep their times.
+    pub const fn set_epoch_offset_ns(&mut self, epoch_offset_ns: u64) {
+        self.epoch_offset_ns = epoch_offset_ns;
+    }
+
     /// The journal's time of `now_ns`: nanoseconds since 1970.
     pub const fn utc_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_add(self.epoch_offset_ns)

@@ -35,11 +35,12 @@ impl Passage<'_> {
         (now_ns, stamp): (u64, Stamp),
     ) -> Result<Cleared, Refusal> {
         let Self { table, gate, cursor, memory } = self;
-        let NewOrder { instrument, side, qty, .. } = *order;
+        let NewOrder { instrument, side, qty, strategy, .. } = *order;
         let slot = table.may_open(id, instrument).map_err(Refusal::State)?;
         let is_short = gate.is_short(order);
         let passed = gate.pass_new(slot, order, market, now_ns).map_err(Refusal::Risk)?;
-        let intent = Intent::New { id, symbol, instrument, side, is_short, qty, price: passed.price() };
+        let price = passed.price();
+        let intent = Intent::New { id, symbol, instrument, side, is_short, qty, price, strategy };
         cursor.append_intent(memory, &intent, stamp).map_err(Refusal::Journal)?;
         Ok(Cleared { slot, passed, is_short })
     }
@@ -107,6 +108,7 @@ impl<M: JournalMemory> OrderManager<M> {
         let Cleared { slot, passed, is_short } = cleared;
         self.gate.hold(passed, now_ns);
         self.table.open_in(*slot, id, (order.instrument, order.side), (order.qty, passed.price()), now_ns);
+        self.table.assign(*slot, order.strategy);
         if *is_short {
             self.table.mark_short(*slot);
         }

@@ -4,7 +4,7 @@ use market::{Price, Side};
 
 use super::id_map::ExecId;
 use super::order::End;
-use crate::risk::InstrumentIdx;
+use crate::risk::{InstrumentIdx, StrategyIdx};
 
 /// An answer or a report about one order, as a session's codec reads it. Reasons are the venue's
 /// own codes.
@@ -194,6 +194,8 @@ pub struct Outcome {
     pub instrument: InstrumentIdx,
     /// Its side.
     pub side: Side,
+    /// Whose it is.
+    pub strategy: StrategyIdx,
     /// Whether it lived before the event.
     pub was_live: bool,
     /// The replace that the event accepted, by its answer or by a fill of its id. It comes before

@@ -16,9 +16,9 @@ impl OrderTable {
         let Some(slot) = self.find(key) else {
             return Outcome { alarm: Some(Alarm::UnknownOrder), ..Outcome::default() };
         };
-        let Order { instrument, side, .. } = self.orders[slot];
+        let Order { instrument, side, strategy, .. } = self.orders[slot];
         let was_live = self.orders[slot].is_live();
-        let mut outcome = Outcome { slot: Some(slot), instrument, side, was_live, ..Outcome::default() };
+        let mut outcome = Outcome { slot: Some(slot), instrument, side, strategy, was_live, ..Outcome::default() };
         match *event {
             VenueEvent::Accepted { venue_id } => self.accept(slot, venue_id, &mut outcome),
             VenueEvent::Rejected { .. } => self.reject(slot, &mut outcome),

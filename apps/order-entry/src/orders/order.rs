@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 use market::{Price, Side};
 
-use crate::risk::InstrumentIdx;
+use crate::risk::{InstrumentIdx, StrategyIdx};
 
 /// Replaces of one order that may be unanswered at once.
 pub(super) const PENDING: usize = 4;
@@ -74,6 +74,8 @@ pub struct Order {
     pub instrument: InstrumentIdx,
     /// Buy or sell.
     pub side: Side,
+    /// Whose it is.
+    pub strategy: StrategyIdx,
     pub(super) is_short: bool,
     pub(super) is_in_doubt: bool,
     /// What the venue said of it may be lost: nothing is known of it until the venue has told its

@@ -10,7 +10,7 @@ use super::event::Effect;
 use super::executions::{Executions, Worth};
 use super::id_map::{ExecId, IdMap};
 use super::order::{CHAIN, End, Life, Order, PENDING, PendingReplace, VENUE_IDS};
-use crate::risk::{Bitmap, InstrumentIdx};
+use crate::risk::{Bitmap, InstrumentIdx, StrategyIdx};
 
 /// Sizes of the table. All memory is allocated at construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,6 +215,11 @@ impl OrderTable {
     /// The order in `slot` is a short sale.
     pub(crate) fn mark_short(&mut self, slot: usize) {
         self.orders[slot].is_short = true;
+    }
+
+    /// The order in `slot` is the strategy's.
+    pub(crate) fn assign(&mut self, slot: usize, strategy: StrategyIdx) {
+        self.orders[slot].strategy = strategy;
     }
 
     /// The order in `slot` was not sent after all.

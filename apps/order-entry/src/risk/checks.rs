@@ -4,6 +4,7 @@ use market::{Price, Side};
 
 use super::exposure::{Account, Exposure, Exposures, other};
 use super::gate::{Buckets, RiskGate};
+use super::levels::{Ask, Level};
 use super::limits::{InstrumentLimits, Limits, RateLimits, SelfMatch};
 use super::multiplier::Multiplier;
 use super::order::{InstrumentIdx, Market, NewOrder, OrderPrice, Replace, Route};
@@ -96,9 +97,9 @@ impl RiskGate {
     }
 
     fn try_new(&mut self, slot: usize, order: &NewOrder, market: &Market, now_ns: u64) -> Result<Passed, RiskReject> {
-        let NewOrder { instrument, side, qty, price, route } = *order;
+        let NewOrder { instrument, side, qty, price, route, strategy } = *order;
         self.may_trade(instrument, market, now_ns)?;
-        let Self { limits, exposures, reservations, ports, units, duplicates, pending, .. } = self;
+        let Self { limits, exposures, levels, reservations, ports, units, duplicates, pending, .. } = self;
         let slots = reservations.len();
         if reservations.get(slot).is_none_or(|reservation| reservation.is_live) {
             return Err(reject(Limit::OrderSlot, slots as i64, slot as i64));
@@ -109,6 +110,8 @@ impl RiskGate {
         let terms = Terms { price, leaves: qty };
         let notional = terms.notional(multiplier);
         sums.check(&Request { instrument, side, price, qty_more: qty, notional_more: notional })?;
+        let ask = Ask { strategy, side, qty, notional, notional_more: notional };
+        levels.check(limits, sums.account, &ask)?;
         let window_ns = limits.account.duplicate_window_ns;
         let found = duplicates.find(super::duplicates::key(instrument, side, qty, price));
         let age_ns = duplicates.age_ns(&found, now_ns, window_ns);
@@ -122,7 +125,9 @@ impl RiskGate {
             unit: (&mut unit.0.orders, unit.1.orders),
         };
         let poured = filled.pour(now_ns)?;
-        *pending = Pending { slot, instrument, side, route, terms, notional, found, poured };
+        let poured_levels = levels.pour(limits, strategy, now_ns)?;
+        let of = Pending { slot, instrument, side, route, strategy, ..Pending::NONE };
+        *pending = Pending { terms, notional, found, poured, poured_levels, ..of };
         Ok(Passed { price })
     }
 
@@ -132,6 +137,7 @@ impl RiskGate {
             return Err(reject(Limit::OrderSlot, slots as i64, slot as i64));
         };
         let (side, instrument, held) = (reservation.side, reservation.instrument, reservation.held);
+        let strategy = reservation.strategy;
         if reservation.pending.is_full() {
             let (room, count) = (reservation.pending.capacity() as i64, reservation.pending.len() as i64);
             return Err(reject(Limit::PendingReplaces, room, count + 1));
@@ -140,7 +146,7 @@ impl RiskGate {
         let multiplier = self.exposures.multiplier(instrument);
         let needed = reservation.needed_with(terms, multiplier);
         self.may_trade(instrument, market, now_ns)?;
-        let Self { limits, exposures, reservations, ports, units, .. } = self;
+        let Self { limits, exposures, levels, reservations, ports, units, .. } = self;
         let sums = Sums::of(limits, exposures, instrument)?;
         check_terms(sums.limits, multiplier, side, (order.qty, OrderPrice::Limit(order.price)), market)?;
         let (qty_more, notional_more) = (needed.qty - held.qty, needed.notional - held.notional);
@@ -148,7 +154,10 @@ impl RiskGate {
         if !order.is_short {
             sums.check_mark(side, qty_more)?;
         }
+        let notional = notional(multiplier, order.qty, order.price);
+        levels.check(limits, sums.account, &Ask { strategy, side, qty: order.qty, notional, notional_more })?;
         let (port, unit) = routed(limits, (ports, units), order.route)?;
+        let poured_levels = levels.pour(limits, strategy, now_ns)?;
         Filled {
             instrument: (&mut sums.exposure.orders_bucket, sums.limits.rates.orders),
             port: (&mut port.0.orders, port.1.orders),
@@ -158,6 +167,8 @@ impl RiskGate {
 
         sums.exposure.hold(side, held, needed);
         sums.account.hold(side, held, needed);
+        levels.commit(strategy, &poured_levels);
+        levels.hold(strategy, side, held, needed);
         sums.exposure.levels.of_mut(side).add(side, terms.price);
         let reservation = &mut reservations[slot];
         reservation.held = needed;
@@ -222,9 +233,10 @@ impl<'a> Sums<'a> {
         if side == Side::Sell && qty_more > 0 && value > 0 && !self.all.shortable.is_set(instrument) {
             return Err(reject(Limit::ShortSale, 0, value));
         }
-        let (limit, allowed, value) = self.account.used(side, notional_more, &self.all.account);
+        let of = &self.all.account;
+        let (limit, allowed, value) = self.account.used(side, notional_more, (of.buy_credit_max, of.sell_credit_max));
         if value > allowed {
-            return Err(reject(limit, allowed, value));
+            return Err(RiskReject { level: Some(Level::Account), ..reject(limit, allowed, value) });
         }
         self.check_own_orders(side, price)
     }
@@ -341,7 +353,7 @@ fn edge(reference: Price, side: Side, collar_bps: u32) -> Price {
 
 /// The bucket with one message more, or the limit that it would break.
 #[inline(always)]
-fn pour(bucket: &mut Bucket, rate: Rate, now_ns: u64, limit: Limit) -> Result<Bucket, RiskReject> {
+pub(super) fn pour(bucket: &mut Bucket, rate: Rate, now_ns: u64, limit: Limit) -> Result<Bucket, RiskReject> {
     bucket.with_one(rate, now_ns).map_err(|Overflow(messages)| reject(limit, rate.burst() as i64, messages as i64))
 }
 
@@ -352,6 +364,6 @@ fn off_collar(limits: &InstrumentLimits, reference: Price, price: Price) -> Risk
 }
 
 #[cold]
-const fn reject(limit: Limit, allowed: i64, value: i64) -> RiskReject {
-    RiskReject { limit, allowed, value }
+pub(super) const fn reject(limit: Limit, allowed: i64, value: i64) -> RiskReject {
+    RiskReject { limit, allowed, value, level: None }
 }

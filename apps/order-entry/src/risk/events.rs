@@ -3,8 +3,8 @@
 use market::{Price, Side};
 
 use super::gate::RiskGate;
-use super::order::InstrumentIdx;
-use super::reservation::{Reservation, Terms};
+use super::order::{InstrumentIdx, StrategyIdx};
+use super::reservation::{Reservation, Terms, notional};
 
 impl RiskGate {
     /// The order in `slot` traded: the position moves, and the reservation shrinks, where the order
@@ -37,6 +37,17 @@ impl RiskGate {
         if let Some(exposure) = self.exposures.instruments.get_mut(instrument.0 as usize) {
             exposure.position = exposure.position.saturating_add(shares);
         }
+    }
+
+    /// A trade is the strategy's too; `sign` −1 reverses one.
+    pub(super) fn book_for(
+        &mut self,
+        strategy: StrategyIdx,
+        (instrument, side): (InstrumentIdx, Side),
+        (qty, price): (u32, Price),
+        sign: i64,
+    ) {
+        self.levels.trade(strategy, side, notional(self.exposures.multiplier(instrument), qty, price), sign);
     }
 
     /// The money counts also where the instrument has no limits any more: it was spent or earned.
@@ -107,17 +118,28 @@ impl RiskGate {
     /// Takes an order over that lives at the venue, from the journal or from a standby: it is
     /// reserved without a check. Whether there was a free slot, and limits for the instrument.
     pub fn restore_order(&mut self, slot: usize, instrument: InstrumentIdx, side: Side, open: (u32, Price)) -> bool {
+        self.restore_order_of(StrategyIdx(0), slot, (instrument, side), open)
+    }
+
+    /// The same for an order of any strategy.
+    pub fn restore_order_of(
+        &mut self,
+        strategy: StrategyIdx,
+        slot: usize,
+        (instrument, side): (InstrumentIdx, Side),
+        (leaves, price): (u32, Price),
+    ) -> bool {
         let Some(exposure) = self.exposures.instruments.get_mut(instrument.0 as usize) else { return false };
         let Some(reservation) = self.reservations.get_mut(slot).filter(|reservation| !reservation.is_live) else {
             return false;
         };
-        let (leaves, price) = open;
         if !exposure.levels.of(side).has_room(side, price) {
             return false;
         }
         exposure.levels.of_mut(side).add(side, price);
-        *reservation =
-            Reservation { is_live: true, side, instrument, working: Terms { price, leaves }, ..Reservation::FREE };
+        let (working, free) = (Terms { price, leaves }, Reservation::FREE);
+        let restored = Reservation { is_live: true, side, instrument, strategy, working, ..free };
+        *reservation = restored;
         self.rehold(slot);
         true
     }
@@ -145,6 +167,7 @@ impl RiskGate {
         let (held, needed) = (reservation.held, reservation.needed(multiplier));
         reservation.held = needed;
         self.exposures.hold(reservation.instrument, reservation.side, held, needed);
+        self.levels.hold(reservation.strategy, reservation.side, held, needed);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use market::{Price, Side};
 
-use super::limits::{AccountLimits, InstrumentLimits, Limits};
+use super::limits::{InstrumentLimits, Limits};
 use super::multiplier::Multiplier;
 use super::order::InstrumentIdx;
 use super::own_levels::OwnLevels;
@@ -87,7 +87,7 @@ impl Exposure {
     }
 }
 
-/// What all instruments have traded and have open.
+/// What all instruments, or all orders of one strategy, have traded and have open.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Account {
     /// Spent less earned.
@@ -102,13 +102,18 @@ impl Account {
         *self.open.of_mut(side) += needed.notional - held.notional;
     }
 
+    /// Books money that was spent, or with `sign` −1 earned.
+    pub(super) const fn trade(&mut self, money: i64, sign: i64) {
+        self.cash = self.cash.saturating_add(sign * money);
+    }
+
     /// The limit, its value and the credit used with `more`. An open sell gives no room to a buy,
     /// because it may never trade.
-    pub(super) const fn used(&self, side: Side, more: i64, limits: &AccountLimits) -> (Limit, i64, i64) {
+    pub(super) const fn used(&self, side: Side, more: i64, (buy_max, sell_max): (i64, i64)) -> (Limit, i64, i64) {
         let open = self.open.of(side).saturating_add(more);
         let (limit, allowed, spent) = match side {
-            Side::Buy => (Limit::BuyCredit, limits.buy_credit_max, self.cash),
-            Side::Sell => (Limit::SellCredit, limits.sell_credit_max, self.cash.saturating_neg()),
+            Side::Buy => (Limit::BuyCredit, buy_max, self.cash),
+            Side::Sell => (Limit::SellCredit, sell_max, self.cash.saturating_neg()),
         };
         let spent = if spent > 0 { spent } else { 0 };
         (limit, allowed, open.saturating_add(spent))
@@ -146,7 +151,6 @@ impl Exposures {
         if let Some(Exposure { position, .. }) = self.instruments.get_mut(instrument.0 as usize) {
             *position = position.saturating_add(sign * i64::from(qty));
         }
-        let money = notional(self.multiplier(instrument), qty, price);
-        self.account.cash = self.account.cash.saturating_add(sign * money);
+        self.account.trade(notional(self.multiplier(instrument), qty, price), sign);
     }
 }

@@ -10,19 +10,28 @@ impl RiskGate {
     /// side rests at too many prices already, and then no check counts what it may still trade.
     #[must_use = "orders must stop where one lives without a reservation"]
     pub fn follow(&mut self, outcome: &Outcome, table: &OrderTable) -> bool {
-        let Outcome { slot: Some(slot), instrument, side, .. } = *outcome else { return true };
+        let Outcome { slot: Some(slot), instrument, side, strategy, .. } = *outcome else { return true };
+        let of = (instrument, side);
         let mut is_reserved = true;
         if let Some(id) = outcome.replaced {
             self.replaced(slot, id);
         }
         match outcome.effect {
-            Effect::Traded { qty, price } => self.traded(slot, instrument, side, (qty, price)),
+            Effect::Traded { qty, price } => {
+                self.traded(slot, instrument, side, (qty, price));
+                self.book_for(strategy, of, (qty, price), 1);
+            }
             Effect::Restated { leaves, price } => self.restated(slot, leaves, price),
             Effect::ReplaceRefused { id } => self.replace_refused(slot, id),
-            Effect::Reversed { qty, price } => self.reverse_trade(instrument, side, qty, price),
+            Effect::Reversed { qty, price } => {
+                self.reverse_trade(instrument, side, qty, price);
+                self.book_for(strategy, of, (qty, price), -1);
+            }
             Effect::Corrected { old, new } => {
                 self.reverse_trade(instrument, side, old.0, old.1);
                 self.book_trade(instrument, side, new.0, new.1);
+                self.book_for(strategy, of, old, -1);
+                self.book_for(strategy, of, new, 1);
             }
             Effect::Revived { .. } => is_reserved = table.get(slot).is_some_and(|order| self.revive(slot, order)),
             Effect::None | Effect::Accepted => (),
@@ -37,7 +46,7 @@ impl RiskGate {
     /// accept after all: a restatement of the order must not take these away.
     fn revive(&mut self, slot: usize, order: &Order) -> bool {
         let cum = order.cum();
-        self.restore_order(slot, order.instrument, order.side, (order.leaves(), order.price()))
+        self.restore_order_of(order.strategy, slot, (order.instrument, order.side), (order.leaves(), order.price()))
             && order
                 .pending_replaces()
                 .iter()

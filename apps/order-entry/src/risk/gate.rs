@@ -5,6 +5,7 @@ use std::hint::black_box;
 use super::duplicates::Duplicates;
 use super::exposure::Exposures;
 use super::kill::KillSwitch;
+use super::levels::Levels;
 use super::limits::{Limits, StaleLimits};
 use super::multiplier::Multiplier;
 use super::order::{InstrumentIdx, NewOrder};
@@ -58,6 +59,7 @@ pub struct RiskGate {
     /// The switch's count when the gate was armed.
     armed_for: u64,
     pub(super) exposures: Exposures,
+    pub(super) levels: Levels,
     /// By order slot.
     pub(super) reservations: Box<[Reservation]>,
     pub(super) ports: Box<[Buckets]>,
@@ -76,6 +78,7 @@ impl RiskGate {
             kill,
             armed_for: DISARMED,
             exposures: Exposures::new(&limits),
+            levels: Levels::new(&limits),
             reservations: vec![Reservation::FREE; capacity.orders].into_boxed_slice(),
             ports: vec![Buckets::default(); limits.ports.len()].into_boxed_slice(),
             units: vec![Buckets::default(); limits.units.len()].into_boxed_slice(),
@@ -112,7 +115,7 @@ impl RiskGate {
     #[cold]
     pub(super) const fn disarmed(&self) -> RiskReject {
         let limit = if self.armed_for == DISARMED { Limit::Disarmed } else { Limit::KillSwitch };
-        RiskReject { limit, allowed: 0, value: 0 }
+        RiskReject { limit, allowed: 0, value: 0, level: None }
     }
 
     /// Puts `limits` in force and returns those before, for another thread to free. Orders that
@@ -124,7 +127,9 @@ impl RiskGate {
             let (current, offered) = (current.version, limits.version);
             return Err((StaleLimits::Version { current, offered }, limits));
         }
-        let shape = |limits: &Limits| (limits.instruments.len(), limits.ports.len(), limits.units.len());
+        let shape = |limits: &Limits| {
+            (limits.instruments.len(), limits.ports.len(), limits.units.len(), limits.strategies.len())
+        };
         if shape(&limits) != shape(current) {
             return Err((StaleLimits::Shape, limits));
         }

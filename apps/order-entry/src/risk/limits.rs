@@ -4,6 +4,7 @@ use std::{error, fmt};
 
 use market::Price;
 
+use super::levels::LevelLimits;
 use super::multiplier::Multiplier;
 use super::order::InstrumentIdx;
 use super::rate::Rate;
@@ -94,6 +95,11 @@ pub struct Limits {
     pub version: u64,
     /// Over all instruments.
     pub account: AccountLimits,
+    /// Of the firm, above those of the account. By default there is no such level.
+    pub firm: Option<LevelLimits>,
+    /// Of each strategy, below those of the account, by [`StrategyIdx`](super::StrategyIdx). By
+    /// default none: all orders are of one strategy, which has no limits of its own.
+    pub strategies: Box<[LevelLimits]>,
     /// By [`InstrumentIdx`].
     pub instruments: Box<[InstrumentLimits]>,
     /// By [`InstrumentIdx`]; 1 where there are fewer. They stay for a run.
@@ -115,6 +121,8 @@ impl Limits {
         Self {
             version: 0,
             account: AccountLimits::default(),
+            firm: None,
+            strategies: Box::default(),
             instruments: vec![InstrumentLimits::default(); instruments].into_boxed_slice(),
             multipliers: vec![Multiplier::ONE; instruments].into_boxed_slice(),
             ports: vec![RateLimits::default(); ports].into_boxed_slice(),
@@ -186,7 +194,7 @@ pub enum StaleLimits {
         /// Of the block.
         offered: u64,
     },
-    /// It is for other numbers of instruments, ports or units than the gate has.
+    /// It is for other numbers of instruments, ports, units or strategies than the gate has.
     Shape,
     /// It has another multiplier of an instrument, by which the sums of the run were not made.
     Multiplier {
@@ -210,7 +218,7 @@ impl fmt::Display for StaleLimits {
                 "the multiplier of instrument {} is {current} and stays so for a run: restart with {offered}",
                 instrument.0
             ),
-            Self::Shape => f.write_str("the limits are for other numbers of instruments, ports or units"),
+            Self::Shape => f.write_str("the limits are for other numbers of instruments, ports, units or strategies"),
         }
     }
 }

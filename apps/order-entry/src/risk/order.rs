@@ -6,6 +6,10 @@ use market::{Price, Side};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstrumentIdx(pub u32);
 
+/// The firm's number for a strategy: the position of its limits in the block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StrategyIdx(pub u16);
+
 /// Where an order goes: both have rate limits of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Route {
@@ -37,13 +41,15 @@ pub struct NewOrder {
     pub price: OrderPrice,
     /// The session and unit.
     pub route: Route,
+    /// Whose it is.
+    pub strategy: StrategyIdx,
 }
 
 impl NewOrder {
-    /// A limit order by the first session and unit.
+    /// A limit order of the first strategy, by the first session and unit.
     pub const fn limit(instrument: InstrumentIdx, side: Side, qty: u32, price: Price) -> Self {
         let route = Route { port: 0, unit: 0 };
-        Self { instrument, side, qty, price: OrderPrice::Limit(price), route }
+        Self { instrument, side, qty, price: OrderPrice::Limit(price), route, strategy: StrategyIdx(0) }
     }
 }
 

@@ -6,7 +6,8 @@ use market::{Price, Side};
 
 use super::duplicates::Found;
 use super::gate::RiskGate;
-use super::order::{InstrumentIdx, Route};
+use super::levels::PouredLevels;
+use super::order::{InstrumentIdx, Route, StrategyIdx};
 use super::rate::Bucket;
 use super::reservation::{Held, Terms};
 
@@ -32,10 +33,12 @@ pub(super) struct Pending {
     pub(super) instrument: InstrumentIdx,
     pub(super) side: Side,
     pub(super) route: Route,
+    pub(super) strategy: StrategyIdx,
     pub(super) terms: Terms,
     pub(super) notional: i64,
     pub(super) found: Found,
     pub(super) poured: Poured,
+    pub(super) poured_levels: PouredLevels,
 }
 
 impl Pending {
@@ -45,10 +48,12 @@ impl Pending {
         instrument: InstrumentIdx(0),
         side: Side::Buy,
         route: Route { port: 0, unit: 0 },
+        strategy: StrategyIdx(0),
         terms: Terms { price: Price(0), leaves: 0 },
         notional: 0,
         found: Found::NONE,
         poured: Poured { instrument: Bucket::EMPTY, port: Bucket::EMPTY, unit: Bucket::EMPTY },
+        poured_levels: PouredLevels::EMPTY,
     };
 }
 
@@ -65,8 +70,8 @@ impl RiskGate {
     /// so that a rehearsal runs the same instructions.
     #[inline(never)]
     pub(crate) fn hold(&mut self, _: &Passed, now_ns: u64) {
-        let Self { pending, exposures, limits, .. } = self;
-        let Pending { slot, instrument, side, route, terms, notional, .. } = *pending;
+        let Self { pending, exposures, levels, limits, .. } = self;
+        let Pending { slot, instrument, side, route, strategy, terms, notional, .. } = *pending;
         let (found, poured) = (&pending.found, &pending.poured);
         let held = Held { qty: terms.leaves, notional };
         self.passed += 1;
@@ -78,9 +83,11 @@ impl RiskGate {
         exposure.hold(side, Held::default(), held);
         exposure.levels.of_mut(side).add(side, terms.price);
         exposures.account.hold(side, Held::default(), held);
+        levels.commit(strategy, &pending.poured_levels);
+        levels.hold(strategy, side, Held::default(), held);
         let reservation = &mut self.reservations[slot];
         // Replaces of the slot's order before ended with it.
         (reservation.is_live, reservation.side, reservation.instrument) = (true, side, instrument);
-        (reservation.working, reservation.held) = (terms, held);
+        (reservation.strategy, reservation.working, reservation.held) = (strategy, terms, held);
     }
 }

@@ -4,6 +4,8 @@ use std::{error, fmt};
 
 use market::Price;
 
+use super::levels::Level;
+
 /// A limit, or a condition, that an order must keep. The first one that it breaks is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -59,11 +61,17 @@ pub enum Limit {
     PortRate,
     /// Messages of the matching unit.
     UnitRate,
+    /// The block has no limits for the strategy.
+    UnknownStrategy,
+    /// Messages of the strategy.
+    StrategyRate,
+    /// Messages of the firm.
+    FirmRate,
 }
 
 impl Limit {
     /// All of them, for counters and tables.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::KillSwitch,
         Self::Disarmed,
         Self::UnknownInstrument,
@@ -89,6 +97,9 @@ impl Limit {
         Self::InstrumentRate,
         Self::PortRate,
         Self::UnitRate,
+        Self::UnknownStrategy,
+        Self::StrategyRate,
+        Self::FirmRate,
     ];
 
     /// The name in reports and in the journal.
@@ -119,6 +130,9 @@ impl Limit {
             Self::InstrumentRate => "rate of the instrument",
             Self::PortRate => "rate of the port",
             Self::UnitRate => "rate of the unit",
+            Self::UnknownStrategy => "unknown strategy",
+            Self::StrategyRate => "rate of the strategy",
+            Self::FirmRate => "rate of the firm",
         }
     }
 
@@ -127,7 +141,9 @@ impl Limit {
         match self {
             Self::Collar | Self::Notional | Self::BuyCredit | Self::SellCredit | Self::SelfMatch => Unit::Money,
             Self::SilentFeed | Self::Duplicate => Unit::Nanoseconds,
-            Self::InstrumentRate | Self::PortRate | Self::UnitRate => Unit::Messages,
+            Self::InstrumentRate | Self::PortRate | Self::UnitRate | Self::StrategyRate | Self::FirmRate => {
+                Unit::Messages
+            }
             Self::KillSwitch | Self::Disarmed | Self::Restricted | Self::StaleBook | Self::NoReference => Unit::None,
             _ => Unit::Count,
         }
@@ -152,12 +168,17 @@ pub struct RiskReject {
     pub allowed: i64,
     /// What the order would have made of it.
     pub value: i64,
+    /// Whose limit, where several have one; `None` for the instrument's, and for conditions.
+    pub level: Option<Level>,
 }
 
 impl fmt::Display for RiskReject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { limit, allowed, value } = *self;
+        let Self { limit, allowed, value, level } = *self;
         let name = limit.name();
+        if let Some(level) = level {
+            write!(f, "{level}: ")?;
+        }
         match limit.unit() {
             Unit::None => f.write_str(name),
             Unit::Count => write!(f, "{name}: the limit is {allowed}, the order's value {value}"),

@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use market::{Price, Side};
 
 use super::multiplier::Multiplier;
-use super::order::InstrumentIdx;
+use super::order::{InstrumentIdx, StrategyIdx};
 
 /// Replaces of one order that may be unanswered at once. Venues answer within microseconds, and a
 /// strategy that is further ahead has lost count.
@@ -43,6 +43,7 @@ pub(super) struct Reservation {
     pub(super) is_live: bool,
     pub(super) side: Side,
     pub(super) instrument: InstrumentIdx,
+    pub(super) strategy: StrategyIdx,
     /// What the venue accepted last, or was asked for first.
     pub(super) working: Terms,
     pub(super) held: Held,
@@ -56,6 +57,7 @@ impl Reservation {
         is_live: false,
         side: Side::Buy,
         instrument: InstrumentIdx(0),
+        strategy: StrategyIdx(0),
         working: Terms { price: Price(0), leaves: 0 },
         held: Held { qty: 0, notional: 0 },
         pending: ArrayVec::new_const(),

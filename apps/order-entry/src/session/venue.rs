@@ -166,6 +166,12 @@ pub trait VenueSession: fmt::Debug {
         let _ = (unit, sequence);
     }
 
+    /// The wall clock has stepped: from now on this is added to the clock of the calls for the time
+    /// since 1970. By default nothing, because the protocol has no time of day.
+    fn set_epoch_offset_ns(&mut self, epoch_offset_ns: u64) {
+        let _ = epoch_offset_ns;
+    }
+
     /// Where the session stands. What it sends must not leave before the journal has the mark's
     /// next id.
     fn mark(&self) -> SessionMark;

@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use self::drop_copy::DropCopySection;
-use crate::core::Instrument;
+use crate::core::{Instrument, KillLine};
 use crate::drop_copy::DropCopyConfig;
 use crate::error::Error;
 use crate::limits::LimitsFile;
@@ -50,6 +50,9 @@ pub struct Config {
     /// The kill switch is thrown when this file appears. By default none.
     #[serde(default)]
     pub kill_file: Option<PathBuf>,
+    /// A thrown switch ends the session after so many milliseconds. By default never.
+    #[serde(default)]
+    pub kill_disconnect_ms: Option<u32>,
     /// A standby that takes over. By default none.
     #[serde(default)]
     pub standby: Option<StandbyConfig>,
@@ -294,6 +297,12 @@ impl Config {
              price, such as 50",
             self.venue.protocol_name()
         ))
+    }
+
+    /// When a thrown kill switch ends the session.
+    pub fn kill_line(&self) -> KillLine {
+        let after_ns = self.kill_disconnect_ms.map(|ms| u64::from(ms) * 1_000_000);
+        KillLine { after_ns, cancels_on_disconnect: self.venue.cancel_on_disconnect }
     }
 
     /// Whether the venue's section says how trades with oneself are prevented there.

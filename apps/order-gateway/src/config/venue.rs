@@ -32,6 +32,9 @@ pub struct VenueConfig {
     /// Where to connect when the primary does not answer. By default none.
     #[serde(default, deserialize_with = "optional_endpoint")]
     pub secondary: Option<SocketAddrV4>,
+    /// The venue cancels all orders of the session where its connection breaks. By default false.
+    #[serde(default)]
+    pub cancel_on_disconnect: bool,
     password: Option<Spanned<String>>,
     user: Option<Spanned<String>>,
     sub_id: Option<Spanned<String>>,

@@ -18,6 +18,10 @@ const PAUSE_MAX_NS: u64 = 64 * PAUSE_NS;
 pub(super) struct MassCancel {
     /// The switch was thrown, and nobody has armed since.
     pub(super) is_killed: bool,
+    /// When that was first seen since somebody has armed.
+    pub(super) killed_ns: Option<u64>,
+    /// A person knows that the connection stays for the orders that live.
+    pub(super) is_line_kept: bool,
     /// Orders in the slots from `next` on are to be canceled as soon as the line has room.
     is_due: bool,
     next: usize,
@@ -30,8 +34,17 @@ pub(super) struct MassCancel {
 }
 
 impl MassCancel {
-    pub(super) const NONE: Self =
-        Self { is_killed: false, is_due: false, next: 0, is_each: false, id: None, began_ns: 0, pause_ns: PAUSE_NS };
+    pub(super) const NONE: Self = Self {
+        is_killed: false,
+        killed_ns: None,
+        is_line_kept: false,
+        is_due: false,
+        next: 0,
+        is_each: false,
+        id: None,
+        began_ns: 0,
+        pause_ns: PAUSE_NS,
+    };
 
     /// The switch was thrown.
     const KILL: Self = Self { is_killed: true, is_due: true, ..Self::NONE };
@@ -77,6 +90,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             self.stay_killed(Killed { since_ns, cause });
             self.manager.killed(cause, now_ns);
         }
+        self.mind_killed_line(now_ns);
         if self.manager.orders().live_count() > 0 {
             self.mass_cancel.repeat(now_ns, self.answer_timeout_ns);
         }
@@ -87,7 +101,8 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
 
     /// The switch is thrown, until somebody arms.
     pub(super) fn stay_killed(&mut self, killed: Killed) {
-        self.mass_cancel = MassCancel::KILL;
+        // Who throws it again does not put the end of the session off.
+        self.mass_cancel = MassCancel { killed_ns: self.mass_cancel.killed_ns, ..MassCancel::KILL };
         self.killed = Some(killed);
         self.notice(Notice::Killed(killed));
     }

@@ -2,6 +2,7 @@
 //! risk, journal) and the venue's session.
 
 mod answers;
+mod hang_up;
 mod mass_cancel;
 mod notice;
 mod requests;
@@ -21,6 +22,8 @@ use self::mass_cancel::MassCancel;
 use crate::drop_copy::{Difference, Reconciler, Trade};
 
 pub(crate) use answers::Told;
+pub use hang_up::KillLine;
+pub(crate) use hang_up::LineDuty;
 pub use notice::Notice;
 
 /// One instrument of the configuration; its position is its number.
@@ -42,6 +45,8 @@ pub struct CoreConfig {
     pub manager: ManagerConfig,
     /// The venue is asked about a request without an answer after this time. By default 2 s.
     pub answer_timeout_ns: u64,
+    /// When a thrown kill switch ends the session. By default never.
+    pub kill_line: KillLine,
 }
 
 impl CoreConfig {
@@ -125,6 +130,7 @@ pub struct Core<S, M> {
     /// What a person was not told yet; with more than it holds, the first ones are.
     notices: ArrayVec<Notice, 8>,
     answer_timeout_ns: u64,
+    kill_line: KillLine,
     counts: CoreCounts,
     reconciler: Option<Reconciler>,
 }
@@ -132,8 +138,8 @@ pub struct Core<S, M> {
 impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// A disarmed core that begins a journal.
     pub fn new(config: CoreConfig, session: S, journal: Journal<M>) -> Self {
-        let (kill, manager) = (config.manager.kill.clone(), config.of(&session));
-        Self::of(config.instruments, session, OrderManager::new(manager, journal), kill, config.answer_timeout_ns)
+        let manager = OrderManager::new(config.of(&session), journal);
+        Self::of(config, session, manager)
     }
 
     /// A disarmed core that goes on where `memory`, an existing journal, ends: with its orders,
@@ -151,24 +157,18 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         memory: M,
         reserve: usize,
     ) -> Result<(Self, Rebuild), JournalError> {
-        let kill = config.manager.kill.clone();
         let (manager, rebuild) = OrderManager::recover(config.of(&session), memory, reserve)?;
         session.resume(&rebuild.session());
         rebuild.units().iter().for_each(|(unit, sequence)| session.resume_unit(unit, sequence));
-        let mut core = Self::of(config.instruments, session, manager, kill, config.answer_timeout_ns);
+        let mut core = Self::of(config, session, manager);
         if let Some(killed) = rebuild.killed() {
             core.stay_killed(killed);
         }
         Ok((core, rebuild))
     }
 
-    fn of(
-        instruments: Box<[Instrument]>,
-        session: S,
-        manager: OrderManager<M>,
-        kill: KillSwitch,
-        answer_timeout_ns: u64,
-    ) -> Self {
+    fn of(config: CoreConfig, session: S, manager: OrderManager<M>) -> Self {
+        let CoreConfig { instruments, manager: ManagerConfig { kill, .. }, answer_timeout_ns, kill_line } = config;
         Self {
             marked_id: session.next_id(),
             session,
@@ -182,6 +182,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             killed: None,
             notices: ArrayVec::new(),
             answer_timeout_ns,
+            kill_line,
             counts: CoreCounts::default(),
             reconciler: None,
         }
@@ -229,6 +230,13 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// Refuses orders from now on. Live orders stay.
     pub fn disarm(&mut self, now_ns: u64) {
         self.manager.disarm(now_ns);
+    }
+
+    /// The wall clock has stepped: this is added from now on to the clock of the calls for the time
+    /// since 1970.
+    pub fn set_epoch_offset_ns(&mut self, epoch_offset_ns: u64) {
+        self.session.set_epoch_offset_ns(epoch_offset_ns);
+        self.manager.set_epoch_offset_ns(epoch_offset_ns);
     }
 
     /// Puts other limits in force, and returns those before for another thread to free. The block

@@ -25,6 +25,12 @@ pub enum Notice {
     UnknownExecution,
     /// An order that had ended lives, and there is no room to reserve for it.
     Unreserved,
+    /// A thrown switch would end the connection, and so many orders live that end with their
+    /// cancels alone.
+    LineKept {
+        /// How many.
+        live: usize,
+    },
 }
 
 impl fmt::Display for Notice {
@@ -43,6 +49,13 @@ impl fmt::Display for Notice {
             Self::UnknownOrder => f.write_str("the venue has an order of ours that the journal does not have"),
             Self::Unreserved => {
                 f.write_str("an order that had ended lives, and its side rests at too many prices to reserve for it")
+            }
+            Self::LineKept { live } => {
+                f.write_str("the connection does not end behind the kill switch: ")?;
+                return write!(
+                    f,
+                    "{live} orders live, which end by their cancels alone; they are sent again and again"
+                );
             }
             Self::UnknownExecution => {
                 f.write_str("the venue took back or corrected a trade of ours that the journal does not have")

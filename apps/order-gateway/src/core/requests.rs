@@ -22,12 +22,12 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     }
 
     fn try_order(&mut self, request: &OrderRequest, now_ns: u64) -> Result<u64, Refusal> {
-        let OrderRequest { instrument, side, qty, price, is_ioc } = *request;
+        let OrderRequest { instrument, side, qty, price, is_ioc, strategy } = *request;
         let idx = instrument.0 as usize;
         let (of, market) = (*self.instruments.get(idx).ok_or(Refusal::Unknown)?, self.markets[idx]);
         self.session.may_send(qty, price).map_err(Refusal::Session)?;
         let id = self.session.next_id();
-        let order = NewOrder { instrument, side, qty, price: OrderPrice::Limit(price), route: of.route };
+        let order = NewOrder { instrument, side, qty, price: OrderPrice::Limit(price), route: of.route, strategy };
         let opened = self.manager.new_order(id, of.symbol, &order, &market, now_ns);
         self.skip_after_disk(&opened, id, now_ns);
         let is_short = self.manager.orders().get(opened?).is_some_and(|order| order.is_short());

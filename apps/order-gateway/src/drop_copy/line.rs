@@ -163,6 +163,13 @@ impl DropCopyLine {
         }
     }
 
+    /// The wall clock has stepped: this is added from now on.
+    pub fn set_epoch_offset_ns(&mut self, epoch_offset_ns: u64) {
+        if let Copies::Fix(copies) = &mut self.copies {
+            copies.set_epoch_offset_ns(epoch_offset_ns);
+        }
+    }
+
     /// The first copy that could not be read since the last call, and why. A trade may be in it.
     pub fn take_unread(&mut self) -> Option<String> {
         self.unread.take()

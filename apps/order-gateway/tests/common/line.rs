@@ -19,11 +19,14 @@ pub struct Line {
     pub canceled: Vec<u64>,
     /// The symbols that requests named.
     pub symbols: Vec<Symbol>,
+    /// How often it was asked to log out.
+    pub log_outs: usize,
 }
 
 impl Line {
     pub fn new() -> Self {
-        Self { next_id: 1, room: usize::MAX, said: VecDeque::new(), canceled: Vec::new(), symbols: Vec::new() }
+        let (said, canceled, symbols) = (VecDeque::new(), Vec::new(), Vec::new());
+        Self { next_id: 1, room: usize::MAX, said, canceled, symbols, log_outs: 0 }
     }
 
     pub fn say(&mut self, id: u64, event: VenueEvent) {
@@ -110,7 +113,9 @@ impl VenueSession for Line {
         Ok(true)
     }
 
-    fn log_out(&mut self, _now_ns: u64) {}
+    fn log_out(&mut self, _now_ns: u64) {
+        self.log_outs += 1;
+    }
 
     fn to_send(&self) -> &[u8] {
         &[]

@@ -9,11 +9,11 @@ use order_entry::ouch::v50::{
     AccountQueryResponse, EnterOrder, Field, Inbound, OrderAccepted, OrderCanceled, OrderExecuted, OrderRejected,
 };
 use order_entry::ouch::{CancelReason, Capacity, LiquidityFlag, OrderState, OuchClient, RejectReason};
-use order_entry::risk::{Bitmap, InstrumentIdx, KillSwitch, Route};
+use order_entry::risk::{Bitmap, InstrumentIdx, KillSwitch, Route, StrategyIdx};
 use order_entry::session::Output;
 use order_entry::soupbin::{ClientConfig, Credentials, Server, ServerConfig, ServerEvent, SessionId};
 use order_entry::{ManagerConfig, Refusal, Text};
-use order_gateway::{BookEvent, Core, CoreConfig, Gateway, Instrument, OrderRequest, Orders, Strategy};
+use order_gateway::{BookEvent, Core, CoreConfig, Gateway, Instrument, KillLine, OrderRequest, Orders, Strategy};
 
 pub use limits::limits;
 
@@ -35,6 +35,7 @@ pub struct Buyer {
     pub events: Vec<OrderEvent>,
     pub is_open: bool,
     pub side: Side,
+    pub strategy: StrategyIdx,
     /// The order that the next book replaces.
     pub replace: Option<u64>,
     /// The order that the next book cancels.
@@ -52,7 +53,8 @@ impl Strategy for Buyer {
             orders.cancel(id).unwrap();
             return;
         }
-        let request = OrderRequest { instrument: book.instrument, side: self.side, qty, price, is_ioc: false };
+        let (instrument, strategy) = (book.instrument, self.strategy);
+        let request = OrderRequest { strategy, ..OrderRequest::limit(instrument, self.side, qty, price) };
         match orders.send(&request) {
             Ok(id) => self.ids.push(id),
             Err(refusal) => self.refusals.push(refusal),
@@ -92,6 +94,7 @@ pub fn config_of(symbols: &[Symbol], kill: &KillSwitch) -> CoreConfig {
             ..ManagerConfig::new(*limits)
         },
         answer_timeout_ns: CoreConfig::ANSWER_TIMEOUT_NS,
+        kill_line: KillLine::default(),
     }
 }
 

@@ -27,8 +27,8 @@ use order_gateway::host::Host;
 use order_gateway::kernel::{Kernel, dial, listen};
 use order_gateway::standby::{Followed, MirrorPolicy, StandbyLink, follow, hold};
 use order_gateway::{
-    Core, CoreConfig, Feed, FeedConfig, Gateway, Instrument, LineConfig, MappedFile, MirrorConfig, RdmaPort, Run,
-    SyncPolicy,
+    Core, CoreConfig, Feed, FeedConfig, Gateway, Instrument, KillLine, LineConfig, MappedFile, MirrorConfig, RdmaPort,
+    Run, SyncPolicy,
 };
 use wirepath_tests::live::{FAR, NEAR, THEIRS};
 use wirepath_tests::netns::Namespace;
@@ -235,7 +235,7 @@ fn run<S: VenueSession>(session: S, words: &[&str], kernel: Kernel) {
     let standby = standby.or_else(|| mirrored(mode));
     let SocketAddr::V4(copies) = copies.parse().unwrap() else { panic!("an address of IPv4") };
     let copies = DropCopyConfig { address: copies, protocol: copies_by(protocol), lag: Duration::from_secs(5) };
-    let mut run = Run::new(gateway, line, Box::new(kernel));
+    let mut run = Run::new(gateway, line, Box::new(kernel.clone()));
     (run.feed, run.standby) = (feed, standby);
     if is_active {
         run.compare_with(DropCopyLine::new(copies, kernel.now_ns(), kernel.epoch_offset_ns()));
@@ -298,6 +298,7 @@ fn core<S: VenueSession>(session: S, path: &Path, symbol: Symbol, kernel: &Kerne
             ..ManagerConfig::new(*limits())
         },
         answer_timeout_ns: CoreConfig::ANSWER_TIMEOUT_NS,
+        kill_line: KillLine::default(),
     };
     if existed {
         return Core::recover(config, session, memory, RESERVE).unwrap().0;

@@ -40,7 +40,7 @@ impl Trader {
         let cents = if is_ioc { 3 } else { -(self.draw(6) as i64) };
         let better = if side == Side::Buy { cents } else { -cents };
         let (qty, price) = (1 + self.draw(300) as u32, Price(self.price.0 + 100 * better));
-        let _ = orders.send(&OrderRequest { instrument: STOCK, side, qty, price, is_ioc });
+        let _ = orders.send(&OrderRequest { is_ioc, ..OrderRequest::limit(STOCK, side, qty, price) });
     }
 
     fn act(&mut self, orders: &mut Orders<'_>) {

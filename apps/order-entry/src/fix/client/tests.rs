@@ -433,3 +433,24 @@ fn venue_of_fix_that_knows_no_mass_cancel_refuses_it_by_its_number_and_fix_42_ha
     let (mut client, _) = open(Version::Fix42);
     assert_eq!(client.cancel_all(1), Ok(false));
 }
+
+/// The clock is set back over the beginning of the numbers: they are those of the venue all the
+/// same. At the real end of the day they begin anew.
+#[test]
+fn wall_clock_that_steps_back_over_the_days_beginning_keeps_the_numbers() {
+    let (hour_ns, day_s) = (3_600_000_000_000, 86_400);
+    let begin_s = (UTC / 1_000_000_000 % day_s) as u32;
+    // The day begins a second before.
+    let schedule = Some(Schedule::daily(begin_s - 1, begin_s - 61));
+    let mut client = client_of(SessionConfig { heartbeat_s: 1, schedule, ..SessionConfig::default() });
+    let mut venue = Venue::new(Version::Fix44);
+    connect(&mut client, &mut venue, 0);
+    let next_id = client.next_id();
+    client.set_epoch_offset_ns(UTC - hour_ns);
+    assert_eq!(VenueSession::tick(&mut client, 1).map_err(|error| error.to_string()), Ok(()));
+    VenueSession::disconnected(&mut client);
+    VenueSession::connected(&mut client, 2).unwrap();
+    let sent = String::from_utf8(client.to_send().to_vec()).unwrap();
+    assert!(!sent.contains("\u{1}34=1\u{1}"), "{sent}");
+    assert!(client.next_id() > next_id, "{} {next_id}", client.next_id());
+}

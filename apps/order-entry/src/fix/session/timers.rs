@@ -3,6 +3,7 @@
 
 use super::event::{End, Now};
 use super::machine::{Session, State, Step};
+use super::schedule::Schedule;
 use super::store::MessageStore;
 use crate::fix::tag::tags;
 
@@ -52,7 +53,8 @@ impl<S: MessageStore> Session<S> {
     }
 
     fn run_timers_of_session(&mut self, now: Now) {
-        if self.config.schedule.is_some_and(|schedule| schedule.span(now.utc_ns) != self.span) {
+        let is_over = |schedule: &Schedule| schedule.span(now.utc_ns) != self.span && !self.is_before_its_numbers(now);
+        if self.config.schedule.as_ref().is_some_and(is_over) {
             self.send_logout(now, "end of the session");
             self.reset_numbers(now);
             return self.close(End::Schedule);
@@ -87,6 +89,12 @@ impl<S: MessageStore> Session<S> {
         self.steps.push_back(Step::Reset);
     }
 
+    /// The wall clock has stepped back to a time before the numbers began: they are not of an older
+    /// span.
+    fn is_before_its_numbers(&self, now: Now) -> bool {
+        now.utc_ns < self.sender.store.begun_utc_ns()
+    }
+
     /// Whether the session is open; numbers of another span are reset.
     pub(super) fn begin_span(&mut self, now: Now) -> bool {
         let Some(schedule) = self.config.schedule else { return true };
@@ -96,7 +104,7 @@ impl<S: MessageStore> Session<S> {
         let is_new = begun_ns == 0 && store.next_out() == 1 && store.next_in() == 1;
         if is_new {
             self.sender.store.reset(now.utc_ns);
-        } else if begun_ns != 0 && schedule.span(begun_ns) != self.span {
+        } else if begun_ns != 0 && schedule.span(begun_ns) != self.span && !self.is_before_its_numbers(now) {
             self.reset_numbers(now);
         }
         self.span.is_some()

@@ -150,6 +150,10 @@ impl VenueSession for Ilink3Client {
         Self::resume(self, mark);
     }
 
+    fn set_epoch_offset_ns(&mut self, epoch_offset_ns: u64) {
+        self.epoch_offset_ns = epoch_offset_ns;
+    }
+
     fn mark(&self) -> SessionMark {
         Self::mark(self)
     }

@@ -2,7 +2,7 @@ use market::{Price, Side, Symbol};
 
 use super::*;
 use crate::orders::{ExecId, OrderKey, VenueEvent, VenueStatus};
-use crate::risk::{InstrumentIdx, KillCause, Limit, RiskReject};
+use crate::risk::{InstrumentIdx, KillCause, Level, Limit, RiskReject, StrategyIdx};
 
 pub(super) fn all() -> Vec<Entry> {
     let exec = ExecId(u128::MAX / 3);
@@ -23,15 +23,45 @@ pub(super) fn all() -> Vec<Entry> {
     ];
     let keys = [OrderKey::Client(5), OrderKey::Venue(6)];
     let answers = events.into_iter().flat_map(|event| keys.map(|key| Entry::Answer { number: 3, key, event }));
+    let strategy = StrategyIdx(0x1234);
+    let levels = [None, Some(Level::Account), Some(Level::Firm), Some(Level::Strategy(strategy))];
     let refused = Limit::ALL.map(|limit| {
-        let reject = RiskReject { limit, allowed: -1, value: i64::MAX };
+        let level = levels[limit as usize % levels.len()];
+        let reject = RiskReject { limit, allowed: -1, value: i64::MAX, level };
         Entry::Refused { instrument: InstrumentIdx(4), reject }
     });
     let (symbol, instrument) = (Symbol(*b"ZIEXT   "), InstrumentIdx(9));
     let others = [
-        Entry::Intent(Intent::New { id: 1, symbol, instrument, side: Side::Buy, is_short: false, qty, price }),
-        Entry::Intent(Intent::New { id: 1, symbol, instrument, side: Side::Sell, is_short: false, qty, price }),
-        Entry::Intent(Intent::New { id: 1, symbol, instrument, side: Side::Sell, is_short: true, qty, price }),
+        Entry::Intent(Intent::New {
+            id: 1,
+            symbol,
+            instrument,
+            side: Side::Buy,
+            is_short: false,
+            qty,
+            price,
+            strategy: StrategyIdx(0),
+        }),
+        Entry::Intent(Intent::New {
+            id: 1,
+            symbol,
+            instrument,
+            side: Side::Sell,
+            is_short: false,
+            qty,
+            price,
+            strategy: StrategyIdx(0),
+        }),
+        Entry::Intent(Intent::New {
+            id: 1,
+            symbol,
+            instrument,
+            side: Side::Sell,
+            is_short: true,
+            qty,
+            price,
+            strategy,
+        }),
         Entry::Intent(Intent::Replace { target: 1, id: 2, qty, price }),
         Entry::Intent(Intent::Cancel { target: 2 }),
         Entry::Unsent { id: 3 },
@@ -71,7 +101,16 @@ fn intent_is_appended_as_the_record_of_its_entry() {
 fn new_order_leaves_the_room_that_is_kept_for_answers() {
     let symbol = Symbol(*b"ZIEXT   ");
     let (instrument, side) = (InstrumentIdx(0), Side::Buy);
-    let new = Intent::New { id: 1, symbol, instrument, side, is_short: false, qty: 1, price: Price(1) };
+    let new = Intent::New {
+        id: 1,
+        symbol,
+        instrument,
+        side,
+        is_short: false,
+        qty: 1,
+        price: Price(1),
+        strategy: StrategyIdx(0),
+    };
     let mut journal = Journal::create(vec![0; HEADER_LEN + 80 + 15], 77, 1, 16).unwrap();
     assert_eq!(journal.append_intent(&new, STAMP), Err(Full { needed: 96, left: 95 }));
     assert_eq!(journal.end(), HEADER_LEN);
@@ -84,8 +123,13 @@ fn entry_that_is_cut_or_too_long_is_none() {
         let mut payload = entry.encode();
         payload.push(0);
         assert_eq!(Entry::decode(entry.kind(), &payload), None, "{entry:?}");
-        // An old record that has an instrument alone is whole.
-        let is_whole = |cut: &usize| matches!(entry, Entry::Unblocked { .. }) && *cut == 4;
+        // Old records are whole: they lack symbols, levels and strategies.
+        let is_whole = |cut: &usize| match entry {
+            Entry::Unblocked { .. } => *cut == 4,
+            Entry::Refused { .. } => *cut == 21,
+            Entry::Intent(Intent::New { .. }) => *cut == 33,
+            _ => false,
+        };
         for cut in (0..payload.len() - 1).filter(|cut| !is_whole(cut)) {
             assert_eq!(Entry::decode(entry.kind(), &payload[..cut]), None, "{entry:?} cut at {cut}");
         }

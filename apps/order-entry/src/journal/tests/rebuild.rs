@@ -4,7 +4,7 @@ use market::{Price, Side, Symbol};
 
 use super::*;
 use crate::orders::{ExecId, OrderCapacity, OrderKey, OrderRules, OrderTable, VenueEvent};
-use crate::risk::{InstrumentIdx, KillSwitch, Limits, RiskCapacity, RiskGate};
+use crate::risk::{InstrumentIdx, KillSwitch, Limits, RiskCapacity, RiskGate, StrategyIdx};
 
 const STOCK: InstrumentIdx = InstrumentIdx(0);
 
@@ -45,7 +45,16 @@ fn morning() -> Vec<Entry> {
     let fill = |id, exec, qty| answer(id, VenueEvent::Filled { exec: ExecId::from_number(exec), qty, price });
     let new = |id, side, qty| {
         let symbol = Symbol(*b"ZIEXT   ");
-        Entry::Intent(Intent::New { id, symbol, instrument: STOCK, side, is_short: false, qty, price })
+        Entry::Intent(Intent::New {
+            id,
+            symbol,
+            instrument: STOCK,
+            side,
+            is_short: false,
+            qty,
+            price,
+            strategy: StrategyIdx(0),
+        })
     };
     vec![
         Entry::Session(SessionMark { session: *b"   SESSION", next_inbound: 1, next_id: 1 }),
@@ -111,7 +120,10 @@ fn record_of_an_unknown_kind_is_counted() {
 fn orders_that_a_journal_has_behind_a_block_live_again_with_their_fills() {
     let price = Price(1_000_000);
     let (symbol, instrument) = (Symbol(*b"ZIEXT   "), STOCK);
-    let new = |id, side| Entry::Intent(Intent::New { id, symbol, instrument, side, is_short: false, qty: 50, price });
+    let strategy = StrategyIdx(0);
+    let new = |id, side| {
+        Entry::Intent(Intent::New { id, symbol, instrument, side, is_short: false, qty: 50, price, strategy })
+    };
     let answer = |id, event| Entry::Answer { number: 0, key: OrderKey::Client(id), event };
     let fill = |id, exec, qty| answer(id, VenueEvent::Filled { exec: ExecId::from_number(exec), qty, price });
     let mut world = World::new();

@@ -71,3 +71,47 @@ fn what_was_lost_in_a_flat_instrument_uses_credit_when_it_has_no_limits_any_more
     let (after, _) = OrderManager::recover(others, before.journal().memory().clone(), 0).unwrap();
     assert_eq!((after.risk().position(InstrumentIdx(0)), after.risk().cash()), (Some(0), lost));
 }
+
+/// The second strategy buys, trades and replaces; its credit is the same after a restart.
+#[test]
+fn strategies_have_after_a_restart_what_they_had() {
+    let of = |credit: i64| LevelLimits {
+        qty_max: 500,
+        notional_max: i64::MAX,
+        buy_credit_max: TEN.0 * credit,
+        sell_credit_max: i64::MAX,
+        orders: Rate::new(1_000, 1_000),
+    };
+    let config = || {
+        let mut config = config();
+        config.limits.strategies = [of(500), of(300)].into();
+        config
+    };
+    let mut manager = OrderManager::new(config(), Journal::create(vec![0; 1 << 12], 1, 0, 0).unwrap());
+    manager.arm(1);
+    let order = |strategy: u16, qty| {
+        let order = NewOrder::limit(InstrumentIdx(0), Side::Buy, qty, TEN);
+        NewOrder { strategy: StrategyIdx(strategy), ..order }
+    };
+    let market = |now_ns| Market { reference: Some(TEN), is_stale: false, heard_ns: now_ns };
+    let slot = manager.new_order(1, SYMBOL, &order(1, 100), &market(10), 10).unwrap();
+    take(&mut manager, 1, 1, VenueEvent::Accepted { venue_id: 9 });
+    take(&mut manager, 2, 1, VenueEvent::Filled { exec: ExecId::from_number(1), qty: 40, price: TEN });
+    manager.replace(slot, 2, (200, TEN), (&market(20), Route::default()), 20).unwrap();
+    take(&mut manager, 3, 2, VenueEvent::Replaced { id: 2, venue_id: 9 });
+    manager.new_order(3, SYMBOL, &order(1, 50), &market(30), 30).unwrap();
+    let memory = manager.journal().memory().clone();
+    let (mut again, rebuild) = OrderManager::recover(config(), memory, 0).unwrap();
+    assert_eq!(rebuild.counts().refused, 0);
+    again.arm(40);
+    for manager in [&mut manager, &mut again] {
+        assert_eq!(manager.orders().get(slot).unwrap().strategy, StrategyIdx(1));
+        let refused = manager.new_order(4, SYMBOL, &order(1, 51), &market(50), 50);
+        let Err(Refusal::Risk(reject)) = refused else { panic!("{refused:?}") };
+        assert_eq!((reject.limit, reject.level), (Limit::BuyCredit, Some(Level::Strategy(StrategyIdx(1)))));
+        // 200 in all of one order and 50 of another, of which 40 are bought.
+        assert_eq!((reject.value, reject.allowed), (TEN.0 * 301, TEN.0 * 300));
+        assert!(manager.new_order(5, SYMBOL, &order(1, 50), &market(60), 60).is_ok());
+        assert!(manager.new_order(6, SYMBOL, &order(0, 500), &market(70), 70).is_ok(), "another strategy's credit");
+    }
+}

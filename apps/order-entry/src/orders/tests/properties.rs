@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::risk::{
-    InstrumentLimits, KillSwitch, Limits, Market, NewOrder, OrderPrice, Rate, RateLimits, Replace, RiskCapacity,
-    RiskGate, Route, SelfMatch,
+    InstrumentLimits, KillSwitch, Limits, Market, NewOrder, Rate, RateLimits, Replace, RiskCapacity, RiskGate, Route,
+    SelfMatch,
 };
 
 /// No limit stands in the way of the histories.
@@ -108,8 +108,7 @@ impl World {
     /// As a gateway does: the gate first, then the table, which may still refuse.
     fn open(&mut self, id: u64, side: Side, qty: u32) {
         let Some(slot) = self.table.next_slot() else { return };
-        let price = OrderPrice::Limit(PRICE);
-        let order = NewOrder { instrument: STOCK, side, qty, price, route: Route::default() };
+        let order = NewOrder::limit(STOCK, side, qty, PRICE);
         assert_eq!(self.gate.check_new(slot, &order, &MARKET, self.now_ns), Ok(()));
         if self.table.open(id, (STOCK, side), (qty, PRICE), self.now_ns).is_err() {
             self.gate.ended(slot);

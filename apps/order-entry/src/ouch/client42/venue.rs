@@ -33,6 +33,10 @@ impl VenueSession for Ouch42Client {
         Self::resume(self, mark);
     }
 
+    fn set_epoch_offset_ns(&mut self, epoch_offset_ns: u64) {
+        self.epoch_offset_ns = epoch_offset_ns;
+    }
+
     fn mark(&self) -> SessionMark {
         Self::mark(self)
     }

@@ -253,7 +253,7 @@ fn orders_at_more_prices_than_are_tracked_are_refused() {
 
 #[test]
 fn reject_names_the_limit_its_value_and_the_orders() {
-    let reject = RiskReject { limit: Limit::Notional, allowed: 100_000_000, value: 101_000_000 };
+    let reject = RiskReject { limit: Limit::Notional, allowed: 100_000_000, value: 101_000_000, level: None };
     assert_eq!(reject.to_string(), "notional: the limit is 10000.0000, the order's value 10100.0000");
 }
 

@@ -1,6 +1,7 @@
 //! Each test starts from an order that passes, and changes one thing.
 
 mod checks;
+mod levels;
 mod rates;
 mod reservations;
 mod sums;
@@ -62,7 +63,14 @@ pub(super) fn market() -> Market {
 
 pub(super) fn buy(qty: u32, price: Price) -> NewOrder {
     let route = Route { port: 0, unit: 0 };
-    NewOrder { instrument: STOCK, side: Side::Buy, qty, price: OrderPrice::Limit(price), route }
+    NewOrder {
+        instrument: STOCK,
+        side: Side::Buy,
+        qty,
+        price: OrderPrice::Limit(price),
+        route,
+        strategy: StrategyIdx(0),
+    }
 }
 
 pub(super) fn sell(qty: u32, price: Price) -> NewOrder {
