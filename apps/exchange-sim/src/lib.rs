@@ -49,14 +49,14 @@ pub use packetizer::Packet;
 pub use publish::{Publication, Published, publish};
 pub use rerequest::{RerequestCounts, RerequestSettings, parse_server_address};
 pub use send_sockets::{Interface, SendSockets};
-pub use serve::{BoeVersion, Exchange, OrderServer, Served, Serving};
+pub use serve::{BoeVersion, Exchange, Operator, OrderServer, Script, Served, Serving};
 pub use session::{Session, TimedMessage};
 pub use settings::{
     Burst, LineSettings, SessionName, Settings, SettingsError, parse_count, parse_duration, parse_positive,
 };
 pub use truth::{Truth, TruthFile, read_truth, write_truth};
 pub use venue::{
-    Account, AccountSettings, Answer, ChangeRequest, CopiesOf, Effect, Fault, FaultPlan, FaultRule, MassCancelRequest,
-    NamedOrder, OrderRefusal, OrderRequest, OrderStatus, Protocol, Refused, Target, Told, Venue, VenueCounts,
-    VenueSettings,
+    Account, AccountSettings, Answer, ChangeRequest, Command, CopiesOf, Effect, Fault, FaultPlan, FaultRule,
+    MassCancelRequest, NamedOrder, OrderRefusal, OrderRequest, OrderStatus, Protocol, Refused, Target, Told, Venue,
+    VenueCounts, VenueSettings, Which,
 };

@@ -8,14 +8,16 @@ use std::io::{self, Write};
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use exchange_sim::{
     BoeVersion, Burst, Error, Exchange, GlimpseCounts, GlimpseSettings, Interface, LineSettings, Mdp3Counts,
-    Mdp3Groups, Publication, Published, RerequestSettings, SendSockets, SessionName, Settings, Truth, TruthFile,
-    parse_count, parse_duration, parse_positive, parse_server_address,
+    Mdp3Groups, Operator, Publication, Published, RerequestSettings, Script, SendSockets, SessionName, Settings, Truth,
+    TruthFile, parse_count, parse_duration, parse_positive, parse_server_address,
 };
 use market::truth::{Group, Probability};
 use order_entry::soupbin::Credentials;
@@ -308,7 +310,10 @@ fn serve(flags: ServeFlags) -> Result<(), Error> {
     let (fix, ouch42, ilink3) = (flags.fix, flags.ouch42, flags.ilink3);
     let boe = [(flags.boe2, BoeVersion::V2), (flags.boe3, BoeVersion::V3)];
     let copies = flags.fix_drop_copy.clone();
+    let (quote_for, operator) = (flags.quote_for, operator(flags.script.as_deref(), flags.control)?);
     let mut exchange = Exchange::open(&settings, &flags.serving())?;
+    exchange.quote_for(quote_for);
+    exchange.set_operator(operator);
     for (of, address) in copies {
         print(&format!("drop copies by FIX of {of} at {}\n", exchange.open_copies(address, of)?));
     }
@@ -334,6 +339,35 @@ fn serve(flags: ServeFlags) -> Result<(), Error> {
     print(&format!("listed, first: {}\n", listed.collect::<Vec<_>>().join(", ")));
     print(&exchange.run(&stop)?.to_string());
     Ok(())
+}
+
+/// Who commands the exchange: a script, and who writes to the standard input. What became of each
+/// command is printed.
+fn operator(script: Option<&Path>, has_control: bool) -> Result<Operator, Error> {
+    let script = script.map_or(Ok(Script::default()), read_script)?;
+    let (sender, commands) = channel();
+    if has_control {
+        let hear = move || {
+            for line in io::stdin().lines().map_while(Result::ok).filter(|line| !line.trim().is_empty()) {
+                match line.parse() {
+                    Ok(command) => drop(sender.send(command)),
+                    Err(why) => print(&format!("refused: {}\n", printable(&why))),
+                }
+            }
+        };
+        let started = thread::Builder::new().name("control".into()).spawn(hear);
+        started.map_err(|error| Error::System(error.to_string()))?;
+    }
+    Ok(Operator::new(script, commands, |command, told| match told {
+        Ok(()) => print(&format!("{command}: done\n")),
+        Err(why) => print(&format!("{command}: refused: {why}\n")),
+    }))
+}
+
+fn read_script(path: &Path) -> Result<Script, Error> {
+    let failed = |error| Error::File { verb: "read", path: path.to_owned(), error };
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    text.parse().map_err(|why| failed(io::Error::new(io::ErrorKind::InvalidData, why)))
 }
 
 /// Exits like clap does where a flag is missing; prints which packets would be sent where.

@@ -1,6 +1,7 @@
 //! The flags of `exchange-sim serve`.
 
 use std::net::SocketAddrV4;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -9,6 +10,7 @@ use exchange_sim::{
     Settings, parse_duration, parse_server_address,
 };
 use market::truth::Group;
+use matching_engine::OnHalt;
 
 use crate::{Injected, Mdp3Flags};
 
@@ -47,6 +49,10 @@ pub(crate) struct ServeFlags {
     /// An account: a user of 1 to 6 characters and a password of 1 to 10. May be repeated.
     #[arg(long = "account", value_name = "USER:PASSWORD", default_value = "TRADER:SECRET", value_parser = parse_account)]
     accounts: Vec<AccountSettings>,
+    /// Cancel the orders of accounts in an instrument that is halted; by default they wait for the
+    /// cross that ends the halt.
+    #[arg(long)]
+    cancel_on_halt: bool,
     /// Keep the orders of an account whose connection is gone.
     #[arg(long)]
     keep_on_disconnect: bool,
@@ -68,6 +74,18 @@ pub(crate) struct ServeFlags {
     /// Open the market after this time, so that receivers can join. 500ms, 2s.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
     start_after: Duration,
+    /// Take orders for the opening crosses for this time before the market opens, and publish
+    /// imbalances. 500ms, 2s.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
+    pub(crate) quote_for: Duration,
+    /// Obey the commands of this file: a line each, with its time since the start, such as `2s halt
+    /// AAPL`. They are halt, quote (orders for a cross are taken), imbalance, cross, close, each with
+    /// SYMBOL or all, and break NUMBER (of a match).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) script: Option<PathBuf>,
+    /// Obey commands of the standard input, a line each as in a script, without a time.
+    #[arg(long)]
+    pub(crate) control: bool,
     /// Answer re-requests of the feed (MoldUDP64) at this address and port.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_server_address)]
     rerequest: Option<SocketAddrV4>,
@@ -113,6 +131,7 @@ impl ServeFlags {
         let mut accounts = self.accounts;
         for account in &mut accounts {
             account.cancel_on_disconnect = !self.keep_on_disconnect;
+            account.on_halt = if self.cancel_on_halt { OnHalt::Cancel } else { OnHalt::Keep };
         }
         Serving {
             send_sockets: SendSockets { interface: self.interface, loopback: true },

@@ -2,9 +2,10 @@
 //! code.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
+use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use exchange_sim::{Truth, read_truth};
@@ -205,4 +206,45 @@ fn truth_that_cannot_be_replaced_says_what_to_look_at() {
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("day.pcap.truth.json") && error.contains("check the folder"), "{error}");
+}
+
+/// A process that ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+#[test]
+fn script_and_standard_input_command_the_exchange_and_each_answer_is_printed() {
+    let directory = tempdir().unwrap();
+    let script = directory.path().join("script");
+    std::fs::write(&script, "# at once\n0s halt all\n0s cross all\n").unwrap();
+    let flags = ["--orders", "127.0.0.1:26492", "--interface", "lo", "--port", "26490", "--symbols", "1", "--control"];
+    let exchange = Command::new(env!("CARGO_BIN_EXE_exchange-sim"))
+        .arg("serve")
+        .args(flags)
+        .args(["--script", script.to_str().unwrap()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut exchange = Ended(exchange);
+    let mut lines = BufReader::new(exchange.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut said = |words: &str| lines.find(|line| line.contains(words)).unwrap();
+    assert_eq!(said("halt all"), "halt all: done");
+    assert_eq!(said("cross all"), "cross all: refused: no instrument is in a state for it");
+    let mut input = exchange.0.stdin.take().unwrap();
+    input.write_all(b"stop \x1b[2J\n").unwrap();
+    assert!(said("refused:").contains("is no command"));
+    input.write_all(b"\nquote all\nbreak 1\n").unwrap();
+    assert_eq!(said("quote all"), "quote all: done");
+    assert!(said("break 1").contains("no trade has the number 1"));
+    drop(exchange);
+    std::fs::write(&script, "1s halt all\nhalt all\n").unwrap();
+    let output = run(&["serve", "--interface", "lo", "--script", script.to_str().unwrap()]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && error.contains("line 2: "), "{error}");
 }

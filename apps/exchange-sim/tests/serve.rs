@@ -4,10 +4,13 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
+use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use exchange_sim::{AccountSettings, Exchange, FaultPlan, SendSockets, Served, Serving, Settings};
+use exchange_sim::{
+    AccountSettings, Command, Exchange, FaultPlan, Operator, Script, SendSockets, Served, Serving, Settings,
+};
 use market::framing::Framing;
 use market::framing::mold_udp64::MoldUdp64;
 use order_entry::Text;
@@ -28,6 +31,10 @@ struct Running {
 
 impl Running {
     fn start(port: u16, faults: &[&str]) -> Self {
+        Self::start_with(port, faults, |_| {})
+    }
+
+    fn start_with(port: u16, faults: &[&str], set: impl FnOnce(&mut Exchange)) -> Self {
         let settings = Settings { symbols: 2, port, ..Settings::default() };
         let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
         let serving = Serving {
@@ -43,6 +50,7 @@ impl Running {
         };
         let mut exchange = Exchange::open(&settings, &serving).unwrap();
         exchange.open_ouch42(any).unwrap();
+        set(&mut exchange);
         let (addresses, stop) = (exchange.addresses(), StopFlag::new());
         let flag = stop.clone();
         let thread = thread::spawn(move || exchange.run(&flag).unwrap());
@@ -186,6 +194,43 @@ fn order_over_tcp_trades_and_its_print_is_on_the_feed_and_the_drop_copy() {
     let served = exchange.stop();
     assert_eq!((served.counts.messages, served.violations), (1, 0));
     assert_eq!(client.next().map(|(kind, _)| kind), Some(PacketType::EndOfSession));
+}
+
+#[test]
+fn operator_opens_by_a_cross_and_breaks_it_and_all_are_told() {
+    let socket = receiver(26622);
+    let (operator, commands) = channel();
+    let (tell, told) = channel();
+    let exchange = Running::start_with(26622, &[], |exchange| {
+        // Until the operator opens it.
+        exchange.quote_for(Duration::from_secs(3600));
+        let tell = move |command: Command, outcome: Result<(), String>| tell.send((command, outcome)).unwrap();
+        exchange.set_operator(Operator::new(Script::default(), commands, tell));
+    });
+    let directory = hear(&socket, |message| message[0] == b'R').pop().unwrap();
+    let symbol = market::Symbol(directory[11..19].try_into().unwrap());
+    let obey = |text: &str| {
+        operator.send(text.parse().unwrap()).unwrap();
+        let (command, outcome) = told.recv().unwrap();
+        assert_eq!((command.to_string().as_str(), outcome), (text, Ok(())));
+    };
+    let mut copy = Client::login(exchange.addresses[1], "BOB", 1);
+    let mut clients = ["ALICE", "BOB"].map(|user| Client::login(exchange.addresses[0], user, 1));
+    assert_eq!([copy.accepted(), clients[0].accepted(), clients[1].accepted()], [1; 3]);
+    // Whatever the listing's price is: the lowest and the highest there is.
+    clients[0].enter(1, Side::SELL, 100, (symbol, 100));
+    clients[1].enter(1, Side::BUY, 100, (symbol, 1_990_000_000));
+    assert_eq!(clients.each_mut().map(Client::message), *b"AA", "and nothing trades");
+    obey("imbalance all");
+    obey("cross all");
+    assert_eq!(clients.each_mut().map(Client::message), *b"EE");
+    obey("break 1");
+    assert_eq!(clients.each_mut().map(Client::message), *b"BB");
+    assert_eq!([copy.message(), copy.message()], *b"EB");
+    let heard = hear(&socket, |message| message[0] == b'B');
+    assert!(heard.iter().any(|message| message[0] == b'I' && message[18] == 100));
+    assert!(heard.iter().any(|message| message[0] == b'Q' && message[18] == 100));
+    exchange.stop();
 }
 
 #[test]

@@ -1,14 +1,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use market::event::Liquidity;
-use market::framing::Framing;
+use market::event::{Event, Liquidity};
 use market::framing::mdp3::Mdp3Packet;
+use market::framing::mold_udp64::MoldUdp64;
+use market::framing::{Framing, PacketKind};
+use market::itch50::{BrokenTrade, Head, Itch50, Trade, TradingAction};
 use market::mdp3::Mdp3;
 use market::mdp3::layout::{Snapshot, split_head};
-use market::{Books, Decoder, DepthBooks, DepthLevel, MessageCounts, Price, Side, Symbol, Trust};
+use market::{Books, Codec, Decoder, DepthBooks, DepthLevel, MessageCounts, OrderBooks, Price, Side, Symbol, Trust};
+use zerocopy::IntoBytes;
 
 use super::Mdp3Groups;
+use super::translator::Translator;
 use crate::feed::Feed;
 use crate::packetizer::Packet;
 use crate::settings::Settings;
@@ -16,11 +20,14 @@ use crate::truth::Truth;
 
 const SYMBOLS: u16 = 6;
 
+fn settings() -> Settings {
+    let mdp3 = Some(Mdp3Groups::default());
+    Settings { symbols: SYMBOLS, messages: 20_000, rate: 100_000, mdp3, ..Settings::default() }
+}
+
 /// A day's packets of each line, those of MDP 3.0 from 2 on, and its truth.
 fn day() -> ([Vec<Arc<Packet>>; 8], Truth) {
-    let mdp3 = Some(Mdp3Groups::default());
-    let settings = Settings { symbols: SYMBOLS, messages: 20_000, rate: 100_000, mdp3, ..Settings::default() };
-    let mut feed = Feed::new(&settings).unwrap();
+    let mut feed = Feed::new(&settings()).unwrap();
     let mut lines = <[Vec<Arc<Packet>>; 8]>::default();
     for delivery in &mut feed {
         lines[delivery.line_idx].push(delivery.packet);
@@ -90,4 +97,62 @@ fn loops_have_each_instrument_in_each_round_and_begin_at_one() {
         assert!(rounds.chunks_exact(last.len()).all(|round| round == last), "{rounds:?}");
         assert!(rounds.len() > 100);
     }
+}
+
+#[test]
+fn trades_of_both_formats_have_the_same_volume_also_in_crosses() {
+    let ([itch, _, incremental, ..], _) = day();
+    let mut printed = BTreeMap::<(Symbol, i64), u64>::new();
+    let mut books = OrderBooks::new(market::Capacity { books: SYMBOLS.into(), orders: 1 << 16, levels: 1 << 16 });
+    for message in itch.iter().filter(|it| it.kind == PacketKind::Data).flat_map(|it| messages_of(it)) {
+        let event = Itch50.decode(message).unwrap();
+        match event {
+            Event::Execute(it) if it.printable => {
+                let order = books.order(it.order).unwrap();
+                *printed.entry((order.symbol, it.price.unwrap_or(order.price).0)).or_default() += u64::from(it.qty);
+            }
+            Event::Trade(it) if it.qty > 0 => *printed.entry((it.symbol, it.price.0)).or_default() += it.qty,
+            _ => {}
+        }
+        books.apply(&event);
+    }
+    let names = crate::session::listing(&settings());
+    let mut traded = BTreeMap::<(Symbol, i64), u64>::new();
+    for message in incremental.iter().flat_map(|packet| Mdp3Packet::parse(&packet.payload).unwrap().messages()) {
+        Mdp3.decode_all(message, &mut MessageCounts::new(), &mut |event| {
+            if let Event::TradeSummary(it) = event {
+                let (_, (symbol, _)) = (1..).zip(&names).find(|&(id, _)| Symbol::from_number(id) == it.symbol).unwrap();
+                assert!(it.qty > 0, "a cross without shares is no trade");
+                *traded.entry((*symbol, it.price.0 / 100_000)).or_default() += it.qty;
+            }
+        });
+    }
+    assert!(printed.len() > 100);
+    assert_eq!(traded, printed);
+}
+
+fn messages_of(packet: &Packet) -> impl Iterator<Item = &[u8]> {
+    MoldUdp64::parse(&packet.payload).unwrap().messages()
+}
+
+#[test]
+fn broken_trade_is_deleted_and_a_halt_is_a_state() {
+    let stock = Symbol(*b"ZTEST   ");
+    let head = |kind| Head::new(kind, market::Locate(1), 5);
+    let (order, shares, price) = (0.into(), 300.into(), 100_000.into());
+    let trade = Trade { head: head(b'P'), order, side: b'B', shares, stock, price, trade: 7.into() };
+    let broken = BrokenTrade { head: head(b'B'), trade: 7.into() };
+    let halt = TradingAction { head: head(b'H'), stock, state: b'H', reserved: b' ', reason: *b"    " };
+    let mut translator = Translator::new(&[stock]);
+    let mut told = Vec::new();
+    for message in [trade.as_bytes(), broken.as_bytes(), broken.as_bytes(), halt.as_bytes()] {
+        translator.take(5, message, |message| {
+            Mdp3.decode_all(message, &mut MessageCounts::new(), &mut |event| match event {
+                Event::TradeSummary(it) => told.push(format!("{:?} {} at {}", it.action, it.qty, it.price.0)),
+                Event::Status(it) => told.push(format!("state {}", it.state)),
+                _ => {}
+            });
+        });
+    }
+    assert_eq!(told, ["New 300 at 10000000000", "Delete 300 at 10000000000", "state 2"]);
 }

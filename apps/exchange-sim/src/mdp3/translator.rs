@@ -1,13 +1,14 @@
-//! Messages of ITCH in, messages of MDP 3.0 out: the same book by price, and the trades.
+//! Messages of ITCH in, messages of MDP 3.0 out: the same book by price, the trades, those that are
+//! broken, and the states of instruments.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use market::event::Event;
+use market::event::{Event, Status};
 use market::itch50::Itch50;
 use market::mdp3::emit;
 use market::mdp3::layout::{
-    BookEntry, BookRoot, FutureDefinitionFeed, FutureDefinitionRoot, SnapshotEntry, SnapshotRoot, TradeSummaryEntry,
-    TradeSummaryRoot,
+    BookEntry, BookRoot, FutureDefinitionFeed, FutureDefinitionRoot, SecurityStatusRoot, SnapshotEntry, SnapshotRoot,
+    TradeSummaryEntry, TradeSummaryRoot,
 };
 use market::sbe::Block;
 use market::{Books, Capacity, Codec, OrderBooks, Price, Side, Symbol};
@@ -22,6 +23,8 @@ const ENTRY_TYPES: [u8; 2] = [b'0', b'1'];
 const SIDES: [Side; 2] = [Side::Buy, Side::Sell];
 /// Orders and prices of an instrument that are expected at most, on average.
 const ORDERS_EACH: usize = 512;
+/// Trades that can still be broken, the newest ones.
+const TRADES_KEPT: usize = 1 << 16;
 /// A price of four decimals with nine.
 const NINE_DECIMALS: i64 = 100_000;
 
@@ -42,6 +45,8 @@ pub(super) struct Translator {
     instruments: Vec<Instrument>,
     by_symbol: HashMap<Symbol, usize>,
     trades: u32,
+    /// As they were published, by their match numbers.
+    published: BTreeMap<u64, TradeSummaryEntry>,
 }
 
 impl Translator {
@@ -54,6 +59,7 @@ impl Translator {
             instruments: (1..).zip(listing).map(instrument).collect(),
             by_symbol: listing.iter().copied().zip(0..).collect(),
             trades: 0,
+            published: BTreeMap::new(),
         }
     }
 
@@ -75,6 +81,9 @@ impl Translator {
     /// change of a book, the last of which ends the event.
     pub(super) fn take(&mut self, time_ns: u64, message: &[u8], mut each: impl FnMut(&[u8])) {
         let Ok(event) = Itch50.decode(message) else { return };
+        if let Event::Status(status) = event {
+            return self.status(time_ns, &status, each);
+        }
         let trade = self.trade(&event);
         let change = self.books.apply(&event).map(|change| self.books.symbol(change.book));
         let entries = change.map(|symbol| self.update(symbol)).unwrap_or_default();
@@ -92,20 +101,22 @@ impl Translator {
         }
     }
 
-    /// The trade that an event is, before the books have it.
+    /// The trade that an event is, or breaks, before the books have it. What is not printable is
+    /// in the sum of its cross.
     fn trade(&mut self, event: &Event) -> Option<TradeSummaryEntry> {
-        let (symbol, price, qty) = match event {
-            Event::Execute(execute) => {
+        let (symbol, price, qty, number) = match event {
+            Event::Execute(execute) if execute.printable => {
                 let order = self.books.order(execute.order)?;
-                (order.symbol, execute.price.unwrap_or(order.price), execute.qty.into())
+                (order.symbol, execute.price.unwrap_or(order.price), execute.qty.into(), execute.trade)
             }
-            Event::Trade(trade) => (trade.symbol, trade.price, trade.qty),
+            Event::Trade(trade) if trade.qty > 0 => (trade.symbol, trade.price, trade.qty, trade.trade),
+            Event::TradeBreak(broken) => return self.broken(broken.trade),
             _ => return None,
         };
         let instrument = &mut self.instruments[*self.by_symbol.get(&symbol)?];
         instrument.rpt_seq += 1;
         self.trades += 1;
-        Some(TradeSummaryEntry {
+        let entry = TradeSummaryEntry {
             price: (price.0 * NINE_DECIMALS).into(),
             size: wire_qty(qty).into(),
             security_id: instrument.id.into(),
@@ -114,7 +125,43 @@ impl Translator {
             action: Step::New as u8,
             trade_id: self.trades.into(),
             ..TradeSummaryEntry::NULL
-        })
+        };
+        self.published.insert(number, entry);
+        if self.published.len() > TRADES_KEPT {
+            self.published.pop_first();
+        }
+        Some(entry)
+    }
+
+    /// A trade that is broken is deleted: the entry of the trade again, with another action.
+    fn broken(&mut self, number: u64) -> Option<TradeSummaryEntry> {
+        let entry = self.published.remove(&number)?;
+        let instrument = &mut self.instruments[usize::try_from(entry.security_id.get() - 1).ok()?];
+        instrument.rpt_seq += 1;
+        Some(TradeSummaryEntry { action: Step::Delete as u8, rpt_seq: instrument.rpt_seq.into(), ..entry })
+    }
+
+    fn status(&self, time_ns: u64, status: &Status, mut each: impl FnMut(&[u8])) {
+        let Some(&idx) = self.by_symbol.get(&status.symbol) else { return };
+        // SecurityTradingStatus: halted, pre-open, ready to trade. Operational halts are ITCH's own.
+        let trading_status = match status.state {
+            b'H' | b'P' if !status.operational => 2,
+            b'Q' if !status.operational => 21,
+            b'T' if !status.operational => 17,
+            _ => return,
+        };
+        let root = SecurityStatusRoot {
+            transact_time: (MIDNIGHT_NS + time_ns).into(),
+            security_id: self.instruments[idx].id.into(),
+            event_end: END_OF_EVENT,
+            trading_status,
+            halt_reason: 0,
+            trading_event: 0,
+            ..SecurityStatusRoot::NULL
+        };
+        let mut bytes = Vec::new();
+        emit::security_status(&root, &mut bytes);
+        each(&bytes);
     }
 
     /// The entries that make an instrument's published levels those of its book.

@@ -10,6 +10,7 @@ mod copies;
 mod fix;
 mod ilink3;
 mod market_data;
+mod operator;
 mod order_port;
 mod order_server;
 
@@ -37,6 +38,7 @@ use copies::CopySession;
 use fix::FixSession;
 use ilink3::IlinkSession;
 use market_data::MarketData;
+pub use operator::{Operator, Script};
 use order_port::{AnyPort, Clock, OrderPort, OrderSession, Turn};
 pub use order_server::OrderServer;
 
@@ -111,6 +113,8 @@ pub struct Exchange {
     epoch_ns: u64,
     session: SessionId,
     start_after: Duration,
+    quote_for: Duration,
+    operator: Option<Operator>,
     taken: Vec<bool>,
     served: Served,
 }
@@ -144,6 +148,8 @@ impl Exchange {
             epoch_ns: 0,
             session,
             start_after: serving.start_after,
+            quote_for: Duration::ZERO,
+            operator: None,
             served: Served {
                 counts: VenueCounts::default(),
                 published: 0,
@@ -226,6 +232,17 @@ impl Exchange {
         }
     }
 
+    /// Takes orders for the opening crosses for so long before the market opens. By default the
+    /// market opens at once, and nobody is there for its crosses.
+    pub fn quote_for(&mut self, duration: Duration) {
+        self.quote_for = duration;
+    }
+
+    /// Obeys an operator: halts, auctions, trades that are broken.
+    pub fn set_operator(&mut self, operator: Operator) {
+        self.operator = Some(operator);
+    }
+
     fn open_port<S: OrderSession + Send + 'static>(&mut self, address: SocketAddrV4) -> Result<SocketAddr, Error> {
         let failed = |error| cannot_listen(address, error);
         let port = OrderPort::<S>::open(address, self.taken.len()).map_err(failed)?;
@@ -262,13 +279,19 @@ impl Exchange {
         let now_ns = || START_NS + started.elapsed().as_nanos() as u64;
         let utc = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         self.epoch_ns = (utc.as_nanos() as u64).saturating_sub(START_NS);
-        let mut is_open = false;
+        let (mut has_begun, mut is_open) = (false, false);
         while !stop.is_stopping() {
-            if !is_open && started.elapsed() >= self.start_after {
+            if !has_begun && started.elapsed() >= self.start_after {
+                self.venue.begin(now_ns());
+                has_begun = true;
+            }
+            if !is_open && started.elapsed() >= self.start_after + self.quote_for {
                 self.venue.open(now_ns());
                 is_open = true;
             }
-            if !self.turn(now_ns())? {
+            let (venue, since_start) = (&mut self.venue, started.elapsed());
+            let obeyed = self.operator.as_mut().is_some_and(|it| it.turn(venue, since_start, now_ns()));
+            if !self.turn(now_ns())? && !obeyed {
                 thread::sleep(IDLE_SLEEP);
             }
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use market::Symbol;
-use matching_engine::{Event, OrderId, Report};
+use matching_engine::{Event, OnHalt, OrderId, Report};
 use order_entry::Text;
 use order_entry::orders::TradeTotals;
 use order_entry::ouch::{AiqStrategy, Capacity, CrossType, Display, Side, TimeInForce, YesNo};
@@ -21,12 +21,14 @@ pub struct AccountSettings {
     pub credentials: Credentials,
     /// Its orders are canceled when its connection is gone. By default true.
     pub cancel_on_disconnect: bool,
+    /// What a halt does with its orders. By default they are kept, for the cross that ends it.
+    pub on_halt: OnHalt,
 }
 
 impl AccountSettings {
     /// The defaults, for a user and its password; none where one of them is too long.
     pub fn new(user: &str, password: &str) -> Option<Self> {
-        Some(Self { credentials: Credentials::new(user, password)?, cancel_on_disconnect: true })
+        Some(Self { credentials: Credentials::new(user, password)?, cancel_on_disconnect: true, on_halt: OnHalt::Keep })
     }
 }
 
@@ -118,6 +120,11 @@ impl Account {
             named: Default::default(),
             ouch42: Orders42::default(),
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_on_halt(&mut self, on_halt: OnHalt) {
+        self.settings.on_halt = on_halt;
     }
 
     /// As configured.

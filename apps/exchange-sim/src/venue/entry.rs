@@ -1,7 +1,7 @@
 //! Messages of an account, one at a time.
 
 use market::{Price, Side};
-use matching_engine::{CancelReason, Life, NewOrder, OnHalt, OrderId, Owner, ReplaceError, Terms};
+use matching_engine::{CancelReason, Life, NewOrder, OrderId, Owner, ReplaceError, Terms};
 use order_entry::ouch::v50::{
     AccountQueryResponse, Appendage, CancelOrder, DisableOrderEntryResponse, EnableOrderEntryResponse, EnterOrder,
     Inbound, MassCancel, MassCancelResponse, ModifyOrder, ReplaceOrder,
@@ -131,7 +131,8 @@ impl Venue {
             }
         };
         let (owner, token, self_trade) = (Owner(account as u32 + 1), key.token(), options.self_trade());
-        let new = NewOrder { owner, token, symbol, side, self_trade, on_halt: OnHalt::Keep, terms };
+        let on_halt = self.accounts[account].settings().on_halt;
+        let new = NewOrder { owner, token, symbol, side, self_trade, on_halt, terms };
         let Self { engine, view, accounts, public, .. } = self;
         // Refused or not, the account has its answer.
         let _ = engine.submit(&new, now_ns, &mut Streams { view, accounts, public });

@@ -15,22 +15,20 @@ mod account;
 mod answers;
 pub(crate) mod boe;
 mod copies;
+mod day;
 mod entry;
 mod faults;
 pub(crate) mod fix;
 pub(crate) mod ilink3;
 mod named;
+mod operator;
 mod ouch42;
 mod terms;
 
 use std::collections::BTreeMap;
 
-use market::itch50::{Head, Message, StockDirectory, SystemEvent};
-use market::{Locate, Price, Side, Symbol};
-use matching_engine::{
-    CancelReason, Capacity, CrossKind, CrossTerms, Engine, Event, ItchView, NewOrder, Owner, Sink, Terms, TradingState,
-    reports,
-};
+use market::{Locate, Price, Symbol};
+use matching_engine::{CancelReason, Capacity, Engine, Event, ItchView, Owner, Sink, reports};
 
 pub use account::{Account, AccountSettings, VenueCounts};
 pub use copies::CopiesOf;
@@ -39,7 +37,9 @@ pub use named::{
     Answer, ChangeRequest, MassCancelRequest, NamedOrder, OrderRefusal, OrderRequest, OrderStatus, Protocol, Refused,
     Target, Told,
 };
+pub use operator::{Command, Which};
 
+use day::Day;
 use faults::Faults;
 
 /// Account 0 of the engine: the other side of crossing fills, and of liquidity that the venue
@@ -95,6 +95,7 @@ pub struct Venue {
     rate_max: Option<u32>,
     house_shares: u32,
     faults: Faults,
+    day: Day,
     public: Vec<(u64, Vec<u8>)>,
     counts: VenueCounts,
 }
@@ -135,86 +136,16 @@ impl Venue {
             rate_max,
             house_shares,
             faults: Faults::new(faults),
+            day: Day::before(symbols),
             public: Vec::new(),
             counts: VenueCounts::default(),
         }
     }
 
-    /// Publishes the directory, and opens each instrument by a cross: from now on orders trade.
-    pub fn open(&mut self, now_ns: u64) {
-        self.system(b'O', now_ns);
-        for idx in 0..self.listing.len() {
-            self.directory(idx, now_ns);
-        }
-        self.system(b'S', now_ns);
-        self.system(b'Q', now_ns);
-        for idx in 0..self.listing.len() {
-            let (locate, reference) = (Locate(idx as u16 + 1), self.listing[idx].1);
-            let terms = CrossTerms::within_a_tenth(reference);
-            let Self { engine, view, accounts, public, .. } = self;
-            let mut sink = Streams { view, accounts, public };
-            let opened = engine.quote(locate, now_ns, &mut sink);
-            let crossed = opened.and_then(|()| engine.cross(locate, CrossKind::Opening, &terms, now_ns, &mut sink));
-            assert!(crossed.is_ok(), "an instrument that is listed has a locate");
-            self.show_house(locate, reference, now_ns);
-        }
-    }
-
-    /// Bids and offers of the venue itself, so that an order finds somebody.
-    fn show_house(&mut self, locate: Locate, reference: Price, now_ns: u64) {
-        for step in 1..=3 {
-            for side in [Side::Buy, Side::Sell] {
-                let away = if side == Side::Buy { -100 * step } else { 100 * step };
-                self.house(locate, side, Terms::limit(self.house_shares, Price(reference.0 + away)), now_ns);
-            }
-        }
-    }
-
-    fn house(&mut self, symbol: Locate, side: Side, terms: Terms, now_ns: u64) {
-        if terms.qty == 0 {
-            return;
-        }
-        let new = NewOrder { terms, ..NewOrder::limit(HOUSE, 0, symbol, side, terms.qty, Price(0)) };
+    /// The engine, and where its events go.
+    fn split(&mut self) -> (&mut Engine, Streams<'_>) {
         let Self { engine, view, accounts, public, .. } = self;
-        // A price below the lowest of a cheap instrument is refused, and then there is one less.
-        let _ = engine.submit(&new, now_ns, &mut Streams { view, accounts, public });
-    }
-
-    /// Closes each instrument by a cross, cancels what is left and ends the day.
-    pub fn close(&mut self, now_ns: u64) {
-        self.system(b'M', now_ns);
-        for idx in 0..self.listing.len() {
-            let locate = Locate(idx as u16 + 1);
-            let reference = self.engine.last(locate).unwrap_or(self.listing[idx].1);
-            let Self { engine, view, accounts, public, .. } = self;
-            let mut sink = Streams { view, accounts, public };
-            let terms = CrossTerms::within_a_tenth(reference);
-            if engine.trading_state(locate) == TradingState::Trading {
-                let _ = engine.cross(locate, CrossKind::Closing, &terms, now_ns, &mut sink);
-            }
-            let _ = engine.close(locate, now_ns, &mut sink);
-        }
-        self.system(b'E', now_ns);
-        self.system(b'C', now_ns);
-    }
-
-    /// Halts an instrument, as its operator.
-    pub fn halt(&mut self, symbol: Symbol, now_ns: u64) {
-        let Some(&locate) = self.locates.get(&symbol) else { return };
-        let Self { engine, view, accounts, public, .. } = self;
-        let _ = engine.halt(locate, now_ns, &mut Streams { view, accounts, public });
-    }
-
-    /// Breaks a trade, as its operator. False where it is not known, or was broken before.
-    pub fn break_trade(&mut self, match_number: u64, now_ns: u64) -> bool {
-        let Self { engine, view, accounts, public, .. } = self;
-        engine.break_trade(match_number, now_ns, &mut Streams { view, accounts, public }).is_ok()
-    }
-
-    /// Ends orders whose time is over. Call it now and then.
-    pub fn tick(&mut self, now_ns: u64) {
-        let Self { engine, view, accounts, public, .. } = self;
-        engine.expire(now_ns, &mut Streams { view, accounts, public });
+        (engine, Streams { view, accounts, public })
     }
 
     /// An account's connection is gone: its orders are canceled, unless it keeps them.
@@ -255,32 +186,6 @@ impl Venue {
     /// The engine, to look at.
     pub fn engine(&self) -> &Engine {
         &self.engine
-    }
-
-    fn system(&mut self, event: u8, now_ns: u64) {
-        let message = SystemEvent { head: Head::new(SystemEvent::KIND, Locate(0), now_ns), event };
-        self.public.push((now_ns, Message::from(&message).as_bytes().to_vec()));
-    }
-
-    fn directory(&mut self, idx: usize, now_ns: u64) {
-        let message = StockDirectory {
-            head: Head::new(StockDirectory::KIND, Locate(idx as u16 + 1), now_ns),
-            stock: self.listing[idx].0,
-            market: b'Q',
-            financial_status: b'N',
-            round_lot: 100.into(),
-            round_lots_only: b'N',
-            class: b'C',
-            subtype: *b"Z ",
-            authenticity: b'P',
-            short_sale_threshold: b'N',
-            ipo: b'N',
-            luld_tier: b'1',
-            etp: b'N',
-            etp_leverage: 0.into(),
-            inverse: b'N',
-        };
-        self.public.push((now_ns, Message::from(&message).as_bytes().to_vec()));
     }
 }
 

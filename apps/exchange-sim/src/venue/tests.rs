@@ -7,7 +7,7 @@ use order_entry::Text;
 use order_entry::ouch::v50::{
     AccountQuery, CancelOrder, EnterOrder, Field, MassCancel, ModifyOrder, Outbound, ReplaceOrder,
 };
-use order_entry::ouch::{Capacity, CrossType, Display, RejectReason, Side, TimeInForce, YesNo};
+use order_entry::ouch::{Capacity, CrossType, Display, MARKET_PRICE, PostOnly, RejectReason, Side, TimeInForce, YesNo};
 
 use super::*;
 use crate::random::Random;
@@ -15,14 +15,20 @@ use crate::random::Random;
 const STOCK: Symbol = Symbol(*b"ZTEST   ");
 const TEN: u64 = 100_000;
 
+/// A venue whose day has begun, and whose instrument trades.
 fn venue(faults: &[&str]) -> Venue {
+    let mut venue = before(faults);
+    venue.open(0);
+    venue
+}
+
+/// A venue before its day.
+fn before(faults: &[&str]) -> Venue {
     let accounts = ["ALICE", "BOB"].map(|user| AccountSettings::new(user, "SECRET").unwrap());
     let rules = faults.iter().map(|rule| rule.parse().unwrap()).collect();
     let faults = FaultPlan { seed: 1, rules };
     let listing = vec![(STOCK, Price::from_cents(10_00))];
-    let mut venue = Venue::new(VenueSettings { faults, ..VenueSettings::new(listing, accounts.to_vec()) });
-    venue.open(0);
-    venue
+    Venue::new(VenueSettings { faults, ..VenueSettings::new(listing, accounts.to_vec()) })
 }
 
 fn enter(number: u32, side: Side, quantity: u32, price: u64) -> EnterOrder {
@@ -62,6 +68,8 @@ macro_rules! send {
         $venue.receive($account, &bytes[..len], 1_000).unwrap()
     }};
 }
+
+mod auctions;
 
 /// An account's answers in short: the type, the number, and what counts.
 fn story(venue: &Venue, account: usize) -> Vec<String> {
@@ -187,7 +195,7 @@ fn orders_are_rejected_by_reason() {
     send!(venue, 0, enter(3, Side::BUY, 0, TEN));
     send!(venue, 0, EnterOrder { cross_type: CrossType::RETAIL, ..enter(4, Side::BUY, 100, TEN) });
     send!(venue, 0, enter(5, Side::BUY, 100, TEN));
-    venue.halt(STOCK, 2_000);
+    venue.operate(Command::Halt(Which::One(STOCK)), 2_000).unwrap();
     send!(venue, 0, enter(6, Side::BUY, 100, TEN));
     let reasons = [
         RejectReason::INVALID_SYMBOL,
@@ -218,7 +226,7 @@ fn broken_trade_reaches_both_sides_and_the_drop_copy() {
     send!(venue, 0, enter(1, Side::SELL, 100, TEN));
     send!(venue, 1, enter(1, Side::BUY, 100, TEN));
     // The opening cross had number 1.
-    assert!(venue.break_trade(2, 2_000) && !venue.break_trade(2, 3_000) && !venue.break_trade(9, 3_000));
+    assert_eq!([2, 2, 9].map(|number| venue.operate(Command::Break(number), 2_000).is_ok()), [true, false, false]);
     for account in [0, 1] {
         assert_eq!(story(&venue, account).last().unwrap(), "broken 1");
         assert_eq!(venue.accounts()[account].drop_copies().len(), 2);
@@ -246,26 +254,48 @@ fn bytes_that_are_no_message_are_refused_and_change_nothing() {
     assert_eq!((venue.counts().malformed, venue.accounts()[0].messages().len()), (2, 0));
 }
 
-/// A random day of both accounts: all messages of both, and the feed.
+/// A random day of both accounts, with auctions and a halt: all messages of both, and the feed.
 fn random_day(seed: u64) -> (Venue, Vec<(u64, Vec<u8>)>) {
-    let mut venue = venue(&["crossing-fill=10%", "throttle=2%", "lost-ack=1%"]);
+    let mut venue = before(&["crossing-fill=10%", "throttle=2%", "lost-ack=1%"]);
     let mut random = Random::new(seed, 0);
-    for number in 1..600 {
-        let account = random.below(2) as usize;
-        let (side, price) =
-            (if random.chance(0.5) { Side::BUY } else { Side::SELL }, TEN + 100 * random.below(9) - 400);
-        let quantity = 1 + random.below(500) as u32;
-        let old = number - random.below(20).min(u64::from(number) - 1) as u32;
-        match random.below(10) {
-            0..6 => send!(venue, account, enter(number, side, quantity, price)),
-            6 | 7 => send!(venue, account, CancelOrder { user_ref: old.into(), quantity: (quantity / 2).into() }),
-            8 => send!(venue, account, replace(old, number, quantity, price)),
-            _ => send!(venue, account, enter(number, side, quantity, price), Field::MaxFloor(50.into())),
-        };
+    venue.begin(0);
+    for number in 1..800 {
+        match number {
+            100 => venue.open(900),
+            400 => venue.operate(Command::Halt(Which::All), 1_000).unwrap(),
+            420 => venue.operate(Command::Quote(Which::All), 1_000).unwrap(),
+            500 => venue.operate(Command::Cross(Which::All), 1_000).unwrap(),
+            _ => {}
+        }
+        random_message(&mut venue, &mut random, number);
     }
     venue.close(5_000);
     let public = venue.take_public();
     (venue, public)
+}
+
+fn random_message(venue: &mut Venue, random: &mut Random, number: u32) {
+    let account = random.below(2) as usize;
+    let (side, price) = (if random.chance(0.5) { Side::BUY } else { Side::SELL }, TEN + 100 * random.below(9) - 400);
+    let quantity = 1 + random.below(500) as u32;
+    let old = number - random.below(20).min(u64::from(number) - 1) as u32;
+    let order = enter(number, side, quantity, price);
+    match random.below(16) {
+        0..6 => send!(venue, account, order),
+        6 | 7 => send!(venue, account, CancelOrder { user_ref: old.into(), quantity: (quantity / 2).into() }),
+        8 => send!(venue, account, replace(old, number, quantity, price)),
+        9 => send!(venue, account, order, Field::MaxFloor(50.into())),
+        10 => send!(venue, account, EnterOrder { cross_type: CrossType::OPENING, ..order }),
+        11 => send!(venue, account, EnterOrder { cross_type: CrossType::HALT, ..order }),
+        12 => send!(
+            venue,
+            account,
+            EnterOrder { cross_type: CrossType::CLOSING, price: u64::from(MARKET_PRICE).into(), ..order }
+        ),
+        13 => send!(venue, account, EnterOrder { display: Display::HIDDEN, ..order }),
+        14 => send!(venue, account, EnterOrder { time_in_force: TimeInForce::IMMEDIATE_OR_CANCEL, ..order }),
+        _ => send!(venue, account, order, Field::PostOnly(PostOnly::POST_ONLY)),
+    };
 }
 
 #[test]
@@ -285,12 +315,16 @@ fn fills_of_accounts_and_house_are_the_volume_of_the_feed() {
         let (venue, public) = random_day(seed);
         let mut books = OrderBooks::new(market::Capacity { books: 2, orders: 4096, levels: 4096 });
         let mut printed = BTreeMap::<u64, u64>::new();
+        let mut crosses = BTreeMap::new();
         for (_, message) in &public {
             let event = Itch50.decode(message).unwrap();
             match event {
-                Event::Execute(it) => *printed.entry(it.trade).or_default() += u64::from(it.qty),
+                Event::Execute(it) if it.printable => *printed.entry(it.trade).or_default() += u64::from(it.qty),
                 Event::Trade(it) if it.qty > 0 => *printed.entry(it.trade).or_default() += it.qty,
                 _ => {}
+            }
+            if message[0] == b'Q' {
+                crosses.insert(u64::from_be_bytes(message[31..39].try_into().unwrap()), char::from(message[39]));
             }
             books.apply(&event);
         }
@@ -301,10 +335,16 @@ fn fills_of_accounts_and_house_are_the_volume_of_the_feed() {
                 filled.entry(it.match_number.get()).or_default().push(it.quantity.get().into());
             }
         }
-        assert!(filled.len() > 50, "{}", filled.len());
-        // The house's side of a crossing fill has no account, so there one report is enough.
+        assert_eq!(crosses.values().collect::<String>(), "OHC");
+        assert!(filled.len() > 50 && crosses.keys().all(|number| filled.contains_key(number)), "seed {seed}");
         for (number, shares) in &filled {
-            assert!(shares.iter().all(|&it| printed[number] == it), "seed {seed}, match {number}");
+            if crosses.contains_key(number) {
+                // Both sides of a cross are accounts'.
+                assert_eq!(shares.iter().sum::<u64>(), 2 * printed[number], "seed {seed}, cross {number}");
+            } else {
+                // The house's side of a crossing fill has no account, so there one report is enough.
+                assert!(shares.iter().all(|&it| printed[number] == it), "seed {seed}, match {number}");
+            }
         }
         assert_eq!(filled.keys().collect::<Vec<_>>(), printed.keys().collect::<Vec<_>>());
         let counts = books.counts();

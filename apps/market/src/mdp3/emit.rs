@@ -2,8 +2,9 @@
 
 use super::layout::{
     AdminHeartbeat, Book, BookEntry, BookOrder, BookRoot, FutureDefinition, FutureDefinitionEvent,
-    FutureDefinitionFeed, FutureDefinitionRoot, GroupSize, GroupSize8Byte, Snapshot, SnapshotEntry, SnapshotRoot,
-    TradeSummary, TradeSummaryEntry, TradeSummaryOrder, TradeSummaryRoot, emit_head,
+    FutureDefinitionFeed, FutureDefinitionRoot, GroupSize, GroupSize8Byte, SecurityStatus, SecurityStatusRoot,
+    Snapshot, SnapshotEntry, SnapshotRoot, TradeSummary, TradeSummaryEntry, TradeSummaryOrder, TradeSummaryRoot,
+    emit_head,
 };
 use crate::sbe::{Block, Dimension, emit_block, emit_group};
 
@@ -28,6 +29,11 @@ pub fn trade_summary(head: &TradeSummaryRoot, entries: &[TradeSummaryEntry], out
     root(TradeSummary::ID, head, TradeSummaryRoot::BLOCK_LEN, out);
     emit_group::<GroupSize, _>(entries, TradeSummaryEntry::BLOCK_LEN, out);
     emit_group::<GroupSize8Byte, TradeSummaryOrder>(&[], TradeSummaryOrder::BLOCK_LEN, out);
+}
+
+/// The trading state of an instrument.
+pub fn security_status(head: &SecurityStatusRoot, out: &mut Vec<u8>) {
+    root(SecurityStatus::ID, head, SecurityStatusRoot::BLOCK_LEN, out);
 }
 
 /// The whole book of an instrument.

@@ -3,7 +3,7 @@
 
 use market::{Locate, Price, Side, Symbol};
 use matching_engine::{
-    CancelReason, NewOrder, OnHalt, OrderId, OrderView, Owner, Pricing, RejectReason, ReplaceError, SelfTrade, Terms,
+    CancelReason, NewOrder, OrderId, OrderView, Owner, Pricing, RejectReason, ReplaceError, SelfTrade, Terms,
 };
 use order_entry::ouch;
 
@@ -94,8 +94,8 @@ impl Venue {
                 let (owner, token) = (Owner(account as u32 + 1), protocol.token(at));
                 // Groups are an account's own, above those that OUCH has.
                 let self_trade = request.self_trade.map(|it| SelfTrade { group: owner.0 << 16 | it.group, ..it });
-                let side = request.side;
-                let new = NewOrder { owner, token, symbol, side, self_trade, on_halt: OnHalt::Keep, terms };
+                let (side, on_halt) = (request.side, self.accounts[account].settings().on_halt);
+                let new = NewOrder { owner, token, symbol, side, self_trade, on_halt, terms };
                 let Self { engine, view, accounts, public, .. } = self;
                 // Refused or not, the account has its answer.
                 let _ = engine.submit(&new, now_ns, &mut Streams { view, accounts, public });

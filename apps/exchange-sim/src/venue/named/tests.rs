@@ -118,7 +118,7 @@ fn bust_is_not_undone_by_the_next_fill_and_finds_the_replaced_order() {
         panic!("no fill")
     };
     venue.fix_replace(0, &fix_replace(b"A", b"B", 250, cents(10_00)), 2);
-    venue.break_trade(match_number, 3);
+    venue.operate(Command::Break(match_number), 3).unwrap();
     assert_eq!(last_fix(&venue, 0, &[150, 11, 39, 14, 151]), ["H", "B", "0", "0", "150"]);
     sell(&mut venue, b"S2", 100, cents(10_00));
     assert_eq!(last_fix(&venue, 0, &SUMS), ["100", "50", "10"]);

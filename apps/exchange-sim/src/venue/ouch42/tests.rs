@@ -4,7 +4,7 @@ use market::Price;
 use order_entry::ouch::v42::Outbound;
 use order_entry::ouch::{Capacity, CrossType, CustomerType, Display, Side, YesNo};
 
-use super::super::{AccountSettings, VenueSettings};
+use super::super::{AccountSettings, Command, VenueSettings, Which};
 use super::*;
 
 const STOCK: Symbol = Symbol(*b"ZTEST   ");
@@ -85,7 +85,7 @@ fn orders_by_token_trade_change_and_end() {
     send!(venue, 0, replace("one", "two", 400, TEN + 100));
     send!(venue, 0, ModifyOrder { token: token("two"), side: Side::SELL_SHORT, shares: 350.into() });
     send!(venue, 0, CancelOrder { token: token("two"), shares: 0.into() });
-    assert!(venue.break_trade(2, 2_000));
+    venue.operate(Command::Break(2), 2_000).unwrap();
     let expected = [
         "accepted one 500 FIRM",
         "executed one 200 at 100000",
@@ -119,7 +119,7 @@ fn orders_are_rejected_by_reason() {
     send!(venue, 0, EnterOrder { stock: Symbol(*b"NOBODY  "), ..enter("one", Side::BUY, 100, TEN) });
     send!(venue, 0, enter("two", Side::BUY, 0, TEN));
     send!(venue, 0, EnterOrder { cross_type: CrossType::RETAIL, ..enter("three", Side::BUY, 100, TEN) });
-    venue.halt(STOCK, 2_000);
+    venue.operate(Command::Halt(Which::One(STOCK)), 2_000).unwrap();
     send!(venue, 0, enter("four", Side::BUY, 100, TEN));
     let expected = [
         "rejected one invalid stock",
