@@ -79,8 +79,8 @@ pub(crate) struct ServeFlags {
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
     pub(crate) quote_for: Duration,
     /// Obey the commands of this file: a line each, with its time since the start, such as `2s halt
-    /// AAPL`. They are halt, quote (orders for a cross are taken), imbalance, cross, close, each with
-    /// SYMBOL or all, and break NUMBER (of a match).
+    /// AAPL`. They are halt, quote (orders for a cross are taken), imbalance, cross, close, each
+    /// with SYMBOL or all, and break NUMBER (of a match).
     #[arg(long, value_name = "FILE")]
     pub(crate) script: Option<PathBuf>,
     /// Obey commands of the standard input, a line each as in a script, without a time.

@@ -109,7 +109,8 @@ fn trades_of_both_formats_have_the_same_volume_also_in_crosses() {
         match event {
             Event::Execute(it) if it.printable => {
                 let order = books.order(it.order).unwrap();
-                *printed.entry((order.symbol, it.price.unwrap_or(order.price).0)).or_default() += u64::from(it.qty);
+                let print = (order.symbol, it.price.unwrap_or(order.price).0);
+                *printed.entry(print).or_default() += u64::from(it.qty);
             }
             Event::Trade(it) if it.qty > 0 => *printed.entry((it.symbol, it.price.0)).or_default() += it.qty,
             _ => {}

@@ -143,7 +143,8 @@ impl Translator {
 
     fn status(&self, time_ns: u64, status: &Status, mut each: impl FnMut(&[u8])) {
         let Some(&idx) = self.by_symbol.get(&status.symbol) else { return };
-        // SecurityTradingStatus: halted, pre-open, ready to trade. Operational halts are ITCH's own.
+        // SecurityTradingStatus: halted, pre-open, ready to trade. Operational halts are ITCH's
+        // own.
         let trading_status = match status.state {
             b'H' | b'P' if !status.operational => 2,
             b'Q' if !status.operational => 21,

@@ -342,7 +342,8 @@ fn fills_of_accounts_and_house_are_the_volume_of_the_feed() {
                 // Both sides of a cross are accounts'.
                 assert_eq!(shares.iter().sum::<u64>(), 2 * printed[number], "seed {seed}, cross {number}");
             } else {
-                // The house's side of a crossing fill has no account, so there one report is enough.
+                // The house's side of a crossing fill has no account, so there one report is
+                // enough.
                 assert!(shares.iter().all(|&it| printed[number] == it), "seed {seed}, match {number}");
             }
         }

@@ -34,7 +34,8 @@ fn orders_before_the_open_trade_in_the_opening_cross() {
     venue.tick(1_000_000_000);
     assert_eq!(feed(&mut venue), ["H Q", "I 300 and 200 O"], "an imbalance each second");
     venue.open(2_000_000_000);
-    // Most shares trade at each price of the two; the one that is nearest to the listing's is the lowest.
+    // Most shares trade at each price of the two; the one that is nearest to the listing's is the
+    // lowest.
     assert_eq!(feed(&mut venue), ["Q 300 at 100000 O", "H T"]);
     assert_eq!(story(&venue, 0), ["accepted 1 500", "executed 1 300 at 100000"]);
     assert_eq!(story(&venue, 1), ["accepted 1 300", "executed 1 300 at 100000"]);
