@@ -63,8 +63,8 @@ pub(crate) struct GlimpseServer {
 }
 
 impl GlimpseServer {
-    /// Binds the socket and starts the thread.
-    pub(crate) fn start(own: &GlimpseSettings) -> Result<Self, Error> {
+    /// The server of the images of `session`. Binds the socket and starts the thread.
+    pub(crate) fn start(session: SessionId, own: &GlimpseSettings) -> Result<Self, Error> {
         let failed = |error| Error::Socket {
             what: format!("cannot serve GLIMPSE at {} (name a free port of this host)", own.address),
             error,
@@ -72,7 +72,8 @@ impl GlimpseServer {
         let listener = TcpListener::bind(own.address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let (queue, packets) = sync_channel(QUEUE_LEN);
-        let desk = Desk { packets, orders: RestingOrders::default(), next: 1, counts: GlimpseCounts::default() };
+        let desk =
+            Desk { session, packets, orders: RestingOrders::default(), next: 1, counts: GlimpseCounts::default() };
         let credentials = own.credentials;
         let thread = thread::Builder::new().name("glimpse".into());
         let thread = thread.spawn(move || desk.run(&listener, &credentials));
@@ -95,6 +96,8 @@ impl GlimpseServer {
 
 /// The orders, and the work for one client.
 struct Desk {
+    /// That of the live feed.
+    session: SessionId,
     packets: Receiver<Arc<Packet>>,
     orders: RestingOrders,
     /// The number after the last message that was applied.
@@ -155,7 +158,7 @@ impl Desk {
                 break login;
             }
         };
-        let session = SessionId::new("GLIMPSE").unwrap_or(SessionId::BLANK);
+        let session = self.session;
         if let Err(reason) = judge_login(&login, credentials, session, 1) {
             soup.reject(now_ns(), reason, &mut output).map_err(io::Error::other)?;
             client.write_all(output.written())?;

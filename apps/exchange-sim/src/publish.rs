@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use market::framing::PacketWriter;
 use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
+use order_entry::soupbin::SessionId;
 use wirepath::worker::StopFlag;
 
 use crate::error::Error;
@@ -73,7 +74,8 @@ pub fn publish(settings: &Settings, publication: &Publication, stop: &StopFlag) 
     let has_servers = publication.rerequest.is_some() || publication.glimpse.is_some();
     let mut feed = if has_servers { Feed::with_archive(settings)? } else { Feed::new(settings)? };
     let mut server = publication.rerequest.as_ref().map(|own| Server::start(settings, own)).transpose()?;
-    let mut glimpse = publication.glimpse.as_ref().map(GlimpseServer::start).transpose()?;
+    let session = SessionId::from_wire(settings.session.bytes());
+    let mut glimpse = publication.glimpse.as_ref().map(|own| GlimpseServer::start(session, own)).transpose()?;
     let heartbeats_before = wait_for_receivers(settings, publication.start_after, &sockets, stop)?;
 
     let mut pace = Pace::new(Instant::now());

@@ -41,6 +41,7 @@ pub(super) struct RerequestSection {
 pub(super) struct ImageSection {
     server: Server,
     session: Option<Spanned<String>>,
+    any_session: Option<Spanned<bool>>,
     user: Option<Spanned<String>>,
     password: Option<Spanned<String>>,
     interval_ms: Option<Millis>,
@@ -216,9 +217,16 @@ pub(super) fn image(section: &Spanned<ImageSection>, format: Format, count: usiz
             let password = key(section, "password", &own.password, format, true)?.map_or("", String::as_str);
             let what = "a user has 6 characters at most, a password 10";
             let at = own.user.as_ref().map_or(section.span(), Spanned::span);
-            ImageSource::Glimpse(Credentials::new(user, password).ok_or_else(|| ConfigProblem::new(at, what))?)
+            let credentials = Credentials::new(user, password).ok_or_else(|| ConfigProblem::new(at, what))?;
+            ImageSource::Glimpse {
+                credentials,
+                any_session: own.any_session.as_ref().is_some_and(|any| *any.get_ref()),
+            }
         }
-        Format::CboePitch => ImageSource::Spin(unit_login(section, [&own.session, &own.user, &own.password])?),
+        Format::CboePitch => {
+            key(section, "any_session", &own.any_session, format, false)?;
+            ImageSource::Spin(unit_login(section, [&own.session, &own.user, &own.password])?)
+        }
         _ => {
             let what = format!("no server sends images of the books of {format}: leave this out");
             return Err(ConfigProblem::new(section.span(), what));

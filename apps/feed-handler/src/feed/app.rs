@@ -646,7 +646,8 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
         let Some(image) = &mut recovery.image else { return };
         if let Some(request) = image.poll(now_ns) {
             let ImageRequest { id, covers_from } = request;
-            if link.commands.push(Command::Image { set, channel: idx as u32, id, covers_from }).is_err() {
+            let session = channel.arbiter.session().unwrap_or_default();
+            if link.commands.push(Command::Image { set, channel: idx as u32, session, id, covers_from }).is_err() {
                 self.counters.commands_dropped.inc();
                 image.failed(id, now_ns);
             }

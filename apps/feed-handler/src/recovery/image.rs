@@ -2,6 +2,7 @@
 
 use std::io;
 
+use market::framing::Session;
 use market::{Books, Decoder, MessageCounts};
 
 use super::glimpse::Glimpse;
@@ -14,6 +15,8 @@ use crate::format::Protocol;
 pub(super) struct ImageJob {
     pub(super) set: u16,
     pub(super) channel: u32,
+    /// That of the live feed.
+    pub(super) session: Session,
     pub(super) id: u64,
     pub(super) covers_from: u64,
 }
@@ -70,7 +73,10 @@ impl ImageClient {
     /// Begins to connect to the server of the plan.
     pub(super) fn connect(plan: &ImagePlan, job: &ImageJob, now_ns: u64) -> io::Result<Self> {
         Ok(match plan.source {
-            ImageSource::Glimpse(credentials) => Self::Glimpse(Glimpse::connect(plan.server, credentials)?),
+            ImageSource::Glimpse { credentials, any_session } => {
+                let session = (!any_session).then_some(job.session);
+                Self::Glimpse(Glimpse::connect(plan.server, credentials, session)?)
+            }
             ImageSource::Spin(login) => Self::Spin(Spin::connect(plan.server, login, job.covers_from, now_ns)?),
         })
     }

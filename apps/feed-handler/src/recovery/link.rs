@@ -29,7 +29,7 @@ pub(crate) enum Command<B> {
         range: RerequestRange,
     },
     /// A channel needs an image.
-    Image { set: u16, channel: u32, id: u64, covers_from: u64 },
+    Image { set: u16, channel: u32, session: Session, id: u64, covers_from: u64 },
     /// Whether a set's loop of snapshots is of use.
     Snapshots { set: u16, are_wanted: bool },
     /// A set's loop of definitions is wanted, until each instrument was defined.

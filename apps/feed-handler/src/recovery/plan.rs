@@ -89,7 +89,13 @@ pub struct ImagePlan {
 #[derive(Clone, Copy, Debug)]
 pub enum ImageSource {
     /// Nasdaq's GLIMPSE over SoupBinTCP.
-    Glimpse(Credentials),
+    Glimpse {
+        /// The login.
+        credentials: Credentials,
+        /// Take an image whatever its session is called. Otherwise only one whose session has the
+        /// name of the live feed's: the image of another day has other orders by the same numbers.
+        any_session: bool,
+    },
     /// Cboe's spin server.
     Spin(Login),
 }

@@ -176,8 +176,8 @@ impl<P: Protocol> Service<P> {
                         service.tell(format!("a request for messages was not sent: {error}"), &self.events);
                     }
                 }
-                Command::Image { set, channel, id, covers_from } => {
-                    enqueue(&mut self.jobs, ImageJob { set, channel, id, covers_from });
+                Command::Image { set, channel, session, id, covers_from } => {
+                    enqueue(&mut self.jobs, ImageJob { set, channel, session, id, covers_from });
                 }
                 Command::Snapshots { set, are_wanted } => {
                     if let Some(loops) = self.loops_of(set) {
@@ -320,13 +320,15 @@ impl<P: Protocol> Service<P> {
 
 #[cfg(test)]
 mod tests {
+    use market::framing::Session;
+
     use super::*;
 
     #[test]
     fn channel_that_asks_for_another_image_keeps_its_turn() {
         let mut jobs = VecDeque::new();
         for (channel, id) in [(0, 1), (1, 1), (0, 2)] {
-            enqueue(&mut jobs, ImageJob { set: 0, channel, id, covers_from: id });
+            enqueue(&mut jobs, ImageJob { set: 0, channel, session: Session::default(), id, covers_from: id });
         }
         let waiting: Vec<_> = jobs.iter().map(|job| (job.channel, job.id, job.covers_from)).collect();
         assert_eq!(waiting, [(0, 2, 2), (1, 1, 1)]);
