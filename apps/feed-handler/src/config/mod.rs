@@ -64,7 +64,7 @@ struct ChecksumsSection {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ArbitrationSection {
-    window_packets: Option<WindowPackets>,
+    window_packets: Option<Spanned<WindowPackets>>,
     window_us: Option<u64>,
     first: FirstWord,
     restart_distance: Option<u64>,
@@ -270,7 +270,25 @@ impl Config {
                 }
             }
         }
+        self.check_window()?;
         self.check_groups()
+    }
+
+    /// A hole has to stay open for its requests.
+    fn check_window(&self) -> Result<(), ConfigProblem> {
+        match &self.arbitration.window_packets {
+            Some(packets) if packets.get_ref().0 == 0 && self.asks() => {
+                let what = "each hole is a gap at once, so no request is ever made: use 1 or more, or leave \
+                            [channels.rerequest] out";
+                Err(ConfigProblem::new(packets.span(), what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a channel requests missing messages again.
+    fn asks(&self) -> bool {
+        self.channels.iter().any(|channel| channel.get_ref().rerequest.is_some())
     }
 
     /// A worker receives the groups of the channels of its queue. Without a port there is one
@@ -375,10 +393,9 @@ impl Config {
     /// How long a hole may stay open.
     pub fn window(&self) -> Window {
         // A request takes longer than the other line.
-        let asks = self.channels.iter().any(|channel| channel.get_ref().rerequest.is_some());
-        let packets = if asks { values::WINDOW_PACKETS_ASKING } else { values::WINDOW_PACKETS };
+        let packets = if self.asks() { values::WINDOW_PACKETS_ASKING } else { values::WINDOW_PACKETS };
         Window {
-            packets: self.arbitration.window_packets.map_or(packets, |packets| packets.0),
+            packets: self.arbitration.window_packets.as_ref().map_or(packets, |packets| packets.get_ref().0),
             wait_ns: self.arbitration.window_us.map_or(Window::default().wait_ns, |us| us.saturating_mul(1_000)),
         }
     }
@@ -600,6 +617,17 @@ mod tests {
         let glimpse = of("mold-itch50", &image(&format!("{server}\nuser = \"me\"\npassword = \"x\"")));
         let config = Config::parse(&glimpse).unwrap();
         assert!(config.sets()[0].recovery.image.is_some() && config.sets()[0].recovery.requests.is_none());
+    }
+
+    #[test]
+    fn window_that_keeps_nothing_is_refused_where_messages_are_asked_for() {
+        let lines = "lines = [{ group = \"239.1.1.1\", port = 1 }]";
+        let channel = format!("[[channels]]\nname = \"c\"\nformat = \"mold-itch50\"\n{lines}\n");
+        let window = |packets: usize| format!("[arbitration]\nwindow_packets = {packets}\n");
+        let asks = "[channels.rerequest]\nserver = \"10.0.0.9:7\"\n";
+        refused(&format!("{}{channel}{asks}", window(0)), 2, 18, "no request is ever made");
+        assert!(Config::parse(&format!("{}{channel}{asks}", window(1))).is_ok());
+        assert!(Config::parse(&format!("{}{channel}", window(0))).is_ok());
     }
 
     #[test]

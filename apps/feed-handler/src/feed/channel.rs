@@ -119,10 +119,6 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
             Verdict::Discard => {}
         }
         self.drain(now_ns, counters);
-        let now = (self.builder.books.counts().without_place(), self.builder.counts.lost_to_books);
-        if now != self.counted {
-            self.count_lost(now, counters);
-        }
     }
 
     /// The books lack something although no number is missing. An image has a message that could
@@ -205,11 +201,16 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
         }
     }
 
-    /// Executes the arbiter's outputs until there are none.
+    /// Executes the arbiter's outputs until there are none. All that delivers messages ends with
+    /// it, so that no image is called whole behind a message that the books lack.
     #[inline]
     pub(super) fn drain(&mut self, now_ns: u64, counters: &mut FeedCounters) {
         while let Some(output) = self.arbiter.poll(now_ns) {
             self.act(output, counters);
+        }
+        let now = (self.builder.books.counts().without_place(), self.builder.counts.lost_to_books);
+        if now != self.counted {
+            self.count_lost(now, counters);
         }
     }
 
@@ -375,5 +376,103 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
         if !kept {
             self.not_kept += u64::from(packet.header.count);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::{Ipv4Addr, SocketAddrV4};
+
+    use market::framing::PacketWriter;
+    use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
+    use market::image::{ImagePolicy, ImageRequest};
+    use market::{RetryPolicy, StartSequence};
+    use order_entry::soupbin::Credentials;
+    use wirepath::counters::Block;
+
+    use super::*;
+    use crate::format::MoldItch50;
+    use crate::recovery::{ImagePlan, ImageSource, RequestPlan};
+
+    const SYSTEM: &[u8] = b"S\0\0\0\0\0\0\0\0\0\x01O";
+    /// An order without its fields.
+    const BROKEN: &[u8] = b"A";
+
+    fn packet(seq: u64, messages: &[&[u8]]) -> Vec<u8> {
+        let mut room = [0; 256];
+        let mut writer = PacketWriter::<MoldUdp64>::new(MoldHeader::new([b'0'; 10], seq), &mut room).unwrap();
+        messages.iter().for_each(|message| writer.push(message).unwrap());
+        writer.finish().to_vec()
+    }
+
+    /// A channel with both servers, and its counters.
+    struct Play {
+        channel: Channel<MoldItch50, ()>,
+        counters: FeedCounters,
+    }
+
+    impl Play {
+        fn new() -> Self {
+            let server = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7);
+            let retry = RetryPolicy { delay_ns: 0, ..RetryPolicy::default() };
+            let requests = RequestPlan { server, bind: server, retry, hole_max: 100, proxy: None };
+            let credentials = Credentials::new("user", "password").unwrap();
+            let source = ImageSource::Glimpse { credentials, any_session: false };
+            let policy = ImagePolicy { queue_len_max: 4_096, messages_max: 64, ..ImagePolicy::default() };
+            let image = ImagePlan { server, source, policy };
+            let plan = RecoveryPlan { requests: Some(requests), image: Some(image), loops: None };
+            let first = Policy { first: StartSequence::FromOne, ..Policy::default() };
+            let window = Window { packets: 8, wait_ns: 0 };
+            let capacity = Capacity { books: 1, orders: 1, levels: 1 };
+            let channel = Channel::new(first, window, capacity, (), &plan);
+            Self { channel, counters: FeedCounters::new(&Block::heap().scope("feed")) }
+        }
+
+        fn hear(&mut self, seq: u64, messages: &[&[u8]]) {
+            let bytes = packet(seq, messages);
+            self.channel.process(Line::A, &MoldUdp64::parse(&bytes).unwrap(), 0, || None, &mut self.counters);
+        }
+
+        fn answer(&mut self, seq: u64, messages: &[&[u8]]) {
+            while self.channel.next_request(0, &mut self.counters).is_some() {}
+            let bytes = packet(seq, messages);
+            self.channel.process_answer(&bytes, &MoldUdp64::parse(&bytes).unwrap(), 0, &mut self.counters);
+        }
+
+        /// From where on an image is wanted.
+        fn wanted(&mut self) -> Option<u64> {
+            let image = self.channel.recovery.as_mut().and_then(|recovery| recovery.image.as_mut());
+            image.and_then(|image| image.poll(0)).map(|ImageRequest { covers_from, .. }| covers_from)
+        }
+
+        /// Message 1 has come, and 2 to 4 are known to be missing.
+        fn behind_a_hole() -> Self {
+            let mut play = Self::new();
+            [1, 4, 5].into_iter().for_each(|seq| play.hear(seq, &[SYSTEM]));
+            play
+        }
+    }
+
+    #[test]
+    fn image_is_wanted_behind_a_broken_message_that_a_line_brings() {
+        let mut play = Play::new();
+        play.hear(1, &[SYSTEM, BROKEN]);
+        assert_eq!(play.wanted(), Some(3));
+    }
+
+    #[test]
+    fn image_is_wanted_behind_a_broken_message_that_an_answer_brings() {
+        let mut play = Play::behind_a_hole();
+        play.answer(2, &[BROKEN]);
+        assert_eq!(play.wanted(), Some(3));
+    }
+
+    #[test]
+    fn image_is_wanted_behind_a_broken_message_that_waited_until_its_hole_was_given_up() {
+        let mut play = Play::behind_a_hole();
+        play.answer(3, &[SYSTEM, SYSTEM, BROKEN]);
+        assert_eq!(play.wanted(), None);
+        play.channel.expire(u64::MAX, &mut play.counters);
+        assert_eq!(play.wanted(), Some(6));
     }
 }
