@@ -9,12 +9,14 @@ use market::framing::Framing;
 use market::framing::cboe_unit::CboeUnit;
 use market::framing::iex_tp::{IexHeader, IexTp};
 use market::framing::mdp3::Mdp3Packet;
+use market::framing::memx_udp::MemxUdp;
 use market::framing::mold_udp64::MoldUdp64;
 use market::framing::pillar::PillarPacket;
 use market::iex::deep10::Deep10;
 use market::iex::tops16::Tops16;
 use market::itch50::Itch50;
 use market::mdp3::Mdp3;
+use market::memx::MemoirDepth;
 use market::pillar::Pillar;
 use market::pitch::Pitch;
 use market::{Books, Capacity, Decoder, DepthBooks, LevelBooks, OrderBooks, Quotes};
@@ -27,7 +29,7 @@ macro_rules! with_protocol {
     ($format:expr, $P:ident => $body:expr) => {
         with_protocol!(@ $format, $P => $body;
             MoldItch50 | Itch50File = MoldItch50, IexTops = IexTops, IexDeep = IexDeep, CboePitch = CboePitch,
-            CmeMdp3 = CmeMdp3, NysePillar = NysePillar)
+            CmeMdp3 = CmeMdp3, NysePillar = NysePillar, MemxDepth = MemxDepth)
     };
     (@ $format:expr, $P:ident => $body:expr; $($($name:ident)|+ = $protocol:ident),+) => {
         match $format {
@@ -57,19 +59,22 @@ pub enum Format {
     CmeMdp3,
     /// NYSE Pillar's Integrated Feed in XDP packets.
     NysePillar,
+    /// MEMX's MEMOIR Depth in MEMX-UDP packets.
+    MemxDepth,
     /// A plain file of ITCH 5.0 messages, two bytes of length before each.
     Itch50File,
 }
 
 impl Format {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::MoldItch50,
         Self::IexTops,
         Self::IexDeep,
         Self::CboePitch,
         Self::CmeMdp3,
         Self::NysePillar,
+        Self::MemxDepth,
         Self::Itch50File,
     ];
 
@@ -82,6 +87,7 @@ impl Format {
             Self::CboePitch => "cboe-pitch",
             Self::CmeMdp3 => "cme-mdp3",
             Self::NysePillar => "nyse-pillar",
+            Self::MemxDepth => "memx-depth",
             Self::Itch50File => "itch50-file",
         }
     }
@@ -98,7 +104,7 @@ impl Format {
     /// unit of Cboe); `None` where the header has no such field.
     pub(crate) const fn channel_number_max(self) -> Option<u32> {
         match self {
-            Self::MoldItch50 | Self::Itch50File | Self::CmeMdp3 | Self::NysePillar => None,
+            Self::MoldItch50 | Self::Itch50File | Self::CmeMdp3 | Self::NysePillar | Self::MemxDepth => None,
             Self::IexTops | Self::IexDeep => Some(u32::MAX),
             Self::CboePitch => Some(u8::MAX as u32),
         }
@@ -109,14 +115,16 @@ impl Format {
     pub fn kind_name(self, kind: u8) -> String {
         match self {
             Self::CboePitch => format!("0x{kind:02x}"),
-            Self::CmeMdp3 => match market::mdp3::name(kind) {
-                Some(name) => format!("{kind} {name}"),
-                None => kind.to_string(),
-            },
+            Self::CmeMdp3 => with_name(kind, market::mdp3::name(kind)),
+            Self::MemxDepth => with_name(kind, market::memx::name(kind)),
             Self::NysePillar => kind.to_string(),
             _ => kind.escape_ascii().to_string(),
         }
     }
+}
+
+fn with_name(kind: u8, name: Option<&str>) -> String {
+    name.map_or_else(|| kind.to_string(), |name| format!("{kind} {name}"))
 }
 
 impl fmt::Display for Format {
@@ -243,6 +251,10 @@ pub enum CmeMdp3 {}
 #[derive(Debug)]
 pub enum NysePillar {}
 
+/// See [`Format::MemxDepth`].
+#[derive(Debug)]
+pub enum MemxDepth {}
+
 impl Protocol for MoldItch50 {
     type Framing = MoldUdp64;
     type Codec = Itch50;
@@ -336,5 +348,20 @@ impl Protocol for NysePillar {
     /// One channel of some ten: 15 MB.
     fn capacity() -> Capacity {
         Capacity { books: 4_096, orders: 1 << 18, levels: 1 << 16 }
+    }
+}
+
+impl Protocol for MemxDepth {
+    type Framing = MemxUdp;
+    type Codec = MemoirDepth;
+    type Books = OrderBooks;
+    type Loops = NoLoops;
+    const FORMAT: Format = Format::MemxDepth;
+    /// Channels of one day may have the same session.
+    const HAS_SESSIONS: bool = false;
+
+    /// One channel, whose directory may have all instruments: 31 MB.
+    fn capacity() -> Capacity {
+        Capacity { books: 16_384, orders: 1 << 19, levels: 1 << 17 }
     }
 }

@@ -21,7 +21,7 @@ use crate::event::Event;
 use crate::expose::Exposure;
 use crate::feed::{ArrivalClock, Feed, FeedConfig, FeedTally, MixedFeed, Sampler, WorkerFeed};
 use crate::format::{
-    AllocatedBooks, CboePitch, CmeMdp3, IexDeep, IexTops, MoldItch50, NysePillar, Protocol, with_protocol,
+    AllocatedBooks, CboePitch, CmeMdp3, IexDeep, IexTops, MemxDepth, MoldItch50, NysePillar, Protocol, with_protocol,
 };
 use crate::plan::{FeedPlan, RunPlan};
 use crate::recovery::{self, RecoveryPlan, RecoveryThread};
@@ -324,6 +324,7 @@ pub(crate) trait Nodes<S>:
     + Node<Feed<CboePitch, S>>
     + Node<Feed<CmeMdp3, S>>
     + Node<Feed<NysePillar, S>>
+    + Node<Feed<MemxDepth, S>>
     + Node<MixedFeed>
 {
 }
@@ -335,6 +336,7 @@ impl<S, N> Nodes<S> for N where
         + Node<Feed<CboePitch, S>>
         + Node<Feed<CmeMdp3, S>>
         + Node<Feed<NysePillar, S>>
+        + Node<Feed<MemxDepth, S>>
         + Node<MixedFeed>
 {
 }

@@ -52,8 +52,15 @@ struct CaptureContents {
 }
 
 /// The formats that captures hold, in the order of [`CaptureContents::decodes`].
-const CAPTURED: [Format; 6] =
-    [Format::MoldItch50, Format::IexTops, Format::IexDeep, Format::CboePitch, Format::CmeMdp3, Format::NysePillar];
+const CAPTURED: [Format; 7] = [
+    Format::MoldItch50,
+    Format::IexTops,
+    Format::IexDeep,
+    Format::CboePitch,
+    Format::CmeMdp3,
+    Format::NysePillar,
+    Format::MemxDepth,
+];
 
 /// Refuses a plan whose file is plainly of another format, before anything starts. In doubt it
 /// passes: the worker will find out.

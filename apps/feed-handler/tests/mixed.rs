@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 
 use clap::Parser;
-use common::made::{A, B, Capture, deep_message, deep_of, mold, udp_frame};
+use common::made::{A, B, Capture, deep_message, deep_of, udp_frame};
 use common::{command, essence};
 use feed_handler::args::{Cli, Command};
 use feed_handler::{SinkContext, replay_with};

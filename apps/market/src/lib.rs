@@ -1,7 +1,7 @@
 //! Market data as pure functions and machines: bytes in, normalised events and books out.
 //!
 //! ```text
-//!  datagram ─ framing ─ arbitration / sequence ─ codec (itch50 iex pitch pillar mdp3) ─ event ─ book
+//!  datagram ─ framing ─ arbitration / sequence ─ codec (itch50 iex mdp3 …) ─ event ─ book
 //!                            ├ rerequest: asks for what is missing
 //!                            └ image: all books anew, and the messages behind them
 //! ```
@@ -65,6 +65,7 @@ pub mod event;
 pub mod iex;
 pub mod itch50;
 pub mod mdp3;
+pub mod memx;
 pub mod pillar;
 pub mod pitch;
 

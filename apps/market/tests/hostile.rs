@@ -3,15 +3,17 @@
 
 use market::framing::cboe_unit::CboeUnit;
 use market::framing::iex_tp::IexTp;
+use market::framing::memx_udp::{MemxHeader, MemxUdp};
 use market::framing::mold_udp64::MoldUdp64;
 use market::framing::pillar::{PillarHeader, PillarPacket};
 use market::framing::{Framing, PacketWriter, cboe_unit, iex_tp, mold_udp64};
 use market::iex::deep10::Deep10;
 use market::iex::tops16::Tops16;
 use market::itch50::Itch50;
+use market::memx::MemoirDepth;
 use market::pillar::Pillar;
 use market::pitch::Pitch;
-use market::{Action, Books, Capacity, Codec, LevelBooks, MessageCounts, OrderBooks, Policy, Quotes, Sequence};
+use market::{Action, Books, Capacity, Decoder, LevelBooks, MessageCounts, OrderBooks, Policy, Quotes, Sequence};
 use proptest::prelude::*;
 
 /// Types and lengths of the feeds, so that random bodies reach the decoders.
@@ -21,9 +23,27 @@ fn known(feed: &str) -> &'static [(u8, usize)] {
         "tops16" => market::iex::tops16::Message::LENGTHS,
         "deep10" => market::iex::deep10::Message::LENGTHS,
         "pillar" => market::pillar::LENGTHS,
+        "memoir_depth" => MEMOIR_DEPTH,
         _ => market::pitch::Message::LENGTHS,
     }
 }
+
+/// Templates of MEMOIR Depth and the lengths of their blocks and headers.
+const MEMOIR_DEPTH: &[(u8, usize)] = &[
+    (1, 42),
+    (2, 17),
+    (3, 18),
+    (5, 15),
+    (10, 37),
+    (11, 24),
+    (12, 28),
+    (13, 44),
+    (14, 36),
+    (15, 36),
+    (16, 48),
+    (18, 16),
+    (100, 22),
+];
 
 /// A message with a known type and length three times out of four; `type_at` is where its type
 /// stands.
@@ -50,13 +70,22 @@ fn message((choice, truth, mut body): (usize, u8, Vec<u8>), feed: &str, type_at:
     body
 }
 
+/// A message's header of MEMOIR Depth: its template is the message's first byte, and the block is
+/// what follows. A message that is shorter stays as it is.
+fn sbe_head(message: &[u8]) -> Vec<u8> {
+    match message.len().checked_sub(6) {
+        Some(block) => vec![0, block as u8, message[0], 2, 1, 3],
+        None => message.to_vec(),
+    }
+}
+
 fn any_messages() -> impl Strategy<Value = Vec<(usize, u8, Vec<u8>)>> {
     // Small values make order references and symbols repeat.
     let body = proptest::collection::vec(prop_oneof![3 => 0_u8..3, 1 => any::<u8>()], 0..82);
     proptest::collection::vec((any::<usize>(), 0_u8..4, body), 0..60)
 }
 
-fn check<F: Framing, C: Codec + Default>(
+fn check<F: Framing, C: Decoder + Default>(
     raw: F::Raw,
     messages: &[Vec<u8>],
     mut books: impl Books,
@@ -72,7 +101,9 @@ fn check<F: Framing, C: Codec + Default>(
     let mut codec = C::default();
     if let Action::Deliver { skip } = sequence.offer(&packet.header).action {
         for message in packet.messages().skip(skip as usize) {
-            if let Some(change) = codec.decode_counted(message, &mut counts).and_then(|event| books.apply(&event)) {
+            let mut changes = Vec::new();
+            codec.decode_all(message, &mut counts, &mut |event| changes.extend(books.apply(event)));
+            for change in changes {
                 prop_assert!((change.book.0 as usize) < books.len());
                 books.top(change.book);
             }
@@ -98,5 +129,12 @@ proptest! {
         check::<CboeUnit, Pitch>(unit, &of("pitch", 1), OrderBooks::new(capacity))?;
         let xdp = PillarHeader { delivery_flag: PillarHeader::ORIGINAL, count: 0, seq: 1, sent_ns: 9 };
         check::<PillarPacket, Pillar>(xdp, &of("pillar", 2), OrderBooks::new(capacity))?;
+        let memx = MemxHeader { kind: MemxHeader::SEQUENCED, session: 1, seq: 1, count: 0 };
+        let with_head = |mut message: Vec<u8>| {
+            message.splice(0..message.len().min(6), sbe_head(&message));
+            message
+        };
+        let memoir = messages.iter().cloned().map(|m| with_head(message(m, "memoir_depth", 0))).collect::<Vec<_>>();
+        check::<MemxUdp, MemoirDepth>(memx, &memoir, OrderBooks::new(capacity))?;
     }
 }

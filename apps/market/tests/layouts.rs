@@ -15,12 +15,20 @@ use proptest::prelude::*;
 type Walk = fn(&[u8], &mut dyn Visitor) -> Result<(), SbeError>;
 
 /// Each schema, the module that is generated of it, what stands on top of that, and its function.
-const LAYOUTS: &[(&str, &str, &str, Walk)] = &[(
-    "cme-mdp3",
-    "src/mdp3/layout.rs",
-    "The messages of CME MDP 3.0 that are decoded here.",
-    market::mdp3::layout::walk,
-)];
+const LAYOUTS: &[(&str, &str, &str, Walk)] = &[
+    (
+        "cme-mdp3",
+        "src/mdp3/layout.rs",
+        "The messages of CME MDP 3.0 that are decoded here.",
+        market::mdp3::layout::walk,
+    ),
+    (
+        "memx-memoir-depth",
+        "src/memx/layout.rs",
+        "The messages of MEMX's MEMOIR Depth feed for equities.",
+        market::memx::layout::walk,
+    ),
+];
 
 fn schema(name: &str) -> Schema {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas").join(name).with_extension("xml");

@@ -51,7 +51,10 @@ impl<'a> Writer<'a> {
         line!(self, "//!");
         line!(self, "//! Written by `market::sbe::schema`; change the schema and run its test with UPDATE=1.");
         line!(self, "");
-        line!(self, "use crate::sbe::{{Block, Dimension, Extent, Group, MessageHead, SbeError, Value, Visitor}};");
+        // Messages without groups need nothing of groups.
+        let groups = if self.schema.dimensions.is_empty() { ["", ""] } else { ["Dimension, ", "Group, "] };
+        let [dimension, group] = groups;
+        line!(self, "use crate::sbe::{{Block, {dimension}Extent, {group}MessageHead, SbeError, Value, Visitor}};");
         let order = match self.schema.byte_order {
             ByteOrder::Little => "little_endian",
             ByteOrder::Big => "big_endian",

@@ -1,0 +1,16 @@
+//! MEMX's MEMOIR Depth feed for equities, in SBE big endian: the layouts of its messages, generated
+//! from `schemas/memx-memoir-depth.xml`, and the decoder to events.
+//!
+//! Packets are [`crate::framing::memx_udp`]. The facts are those of the schema of version 1.3 that
+//! MEMX publishes, and of descriptions of MEMX-UDP 1.1. An order is reduced by the quantity of its
+//! message, not to it. Prices have six decimals, and limits no more than four (rule 612 of
+//! Regulation NMS); of a trade that has more, the rest is cut off.
+
+mod decode;
+#[rustfmt::skip]
+pub mod layout;
+
+pub use decode::{MemoirDepth, name};
+
+#[cfg(test)]
+mod tests;
