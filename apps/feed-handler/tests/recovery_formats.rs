@@ -12,11 +12,16 @@ use std::time::Duration;
 use clap::Parser;
 use common::made::deep_message;
 use common::network::{PORT, is_inside};
-use common::venue::{GAP_GROUP, LINES, Venue, iex_packet, unit_packet};
+use common::venue::{GAP_GROUP, LINES, Venue, iex_packet, memx_packet, unit_packet};
 use feed_handler::Event;
 use feed_handler::args::{Cli, Command};
 use feed_handler::report::{RecoverySummary, Summary};
+use market::memx::MemoirDepth;
+use market::memx::layout::{
+    InstrumentDirectory, InstrumentDirectoryRoot, OrderAdded, OrderAddedRoot, OrderReduced, OrderReducedRoot, emit_head,
+};
 use market::pitch::{AddLong, Delete, Head, Time};
+use market::sbe::{Block, emit_block};
 use market::{BookIdx, Books, Capacity, Decoder, LevelBooks, MessageCounts, OrderBooks};
 use tempfile::tempdir;
 use wirepath::worker::StopFlag;
@@ -222,4 +227,61 @@ fn gap_fill_of_iex_brings_what_both_lines_lost() {
     let books = LevelBooks::new(CAPACITY.books, CAPACITY.levels);
     assert_eq!(tops_received(&summary), tops::<market::iex::deep10::Deep10>(&venue.messages, books));
     assert_eq!(summary.failures, Vec::<String>::new());
+}
+
+fn memx_message<T: Block>(template: u16, root: &T) -> Vec<u8> {
+    let mut out = emit_head(template, size_of::<T>() as u16).to_vec();
+    emit_block(root, size_of::<T>(), &mut out);
+    out
+}
+
+/// Two definitions, then orders, of which each fifth message reduces an earlier one.
+fn memx_messages() -> Vec<Vec<u8>> {
+    let message = |number: u64| {
+        let security_id = ((number % 2 + 1) as u16).into();
+        match number {
+            1 | 2 => {
+                let root = if number == 1 { *b"BBB   " } else { *b"AAA   " };
+                let defined = InstrumentDirectoryRoot { security_id, root, suffix: [b' '; 6], ..Block::NULL };
+                memx_message(InstrumentDirectory::ID, &defined)
+            }
+            _ if number.is_multiple_of(5) && number > 10 => {
+                let (timestamp, order_id, quantity) = (9.into(), (number - 6).into(), 40.into());
+                let reduced = OrderReducedRoot { timestamp, security_id, order_id, quantity };
+                memx_message(OrderReduced::ID, &reduced)
+            }
+            _ => {
+                let (side, base) = if number % 4 < 2 { (b'B', 10_000) } else { (b'S', 20_000) };
+                let price = ((base + (number % 50) as i64) * 10_000).into();
+                let (timestamp, order_id, quantity) = (9.into(), number.into(), (100 + number as u32).into());
+                memx_message(
+                    OrderAdded::ID,
+                    &OrderAddedRoot { timestamp, security_id, order_id, side, quantity, price },
+                )
+            }
+        }
+    };
+    (1..=MESSAGES).map(message).collect()
+}
+
+#[test]
+fn replays_of_memx_bring_what_both_lines_lost_though_one_is_refused_and_one_cut() {
+    if !is_inside("replays_of_memx_bring_what_both_lines_lost_though_one_is_refused_and_one_cut") {
+        return;
+    }
+    let venue = Venue::new(memx_messages());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let servers = format!(
+        "[channels.rerequest]\nserver = \"{}\"\ntoken_type = \"P\"\ntoken = \"USER:SECRET\"\nattempts = 50\n\
+         timeout_ms = 100\n",
+        listener.local_addr().unwrap()
+    );
+    let summary = play(&venue, "memx-depth", &servers, memx_packet, || venue.serve_replays(&listener));
+    // The refused request was for one packet of four messages.
+    assert_eq!((summary.messages, summary.missing), (MESSAGES - 4, 4), "{summary}");
+    assert_eq!(recovery(&summary).recovered, venue.lost() - 4, "{summary}");
+    assert_eq!(summary.failures, Vec::<String>::new());
+    let expected: Vec<_> = venue.messages.iter().enumerate().filter(|(idx, _)| !(12..16).contains(idx)).collect();
+    let received: Vec<_> = expected.into_iter().map(|(_, message)| message.clone()).collect();
+    assert_eq!(tops_received(&summary), tops::<MemoirDepth>(&received, OrderBooks::new(CAPACITY)));
 }

@@ -597,6 +597,11 @@ mod tests {
         refused(&of("mold-itch50", &asks(&format!("{server}\nattempts = 0"))), 7, 12, "use 1 to 1000");
         refused(&of("iex-tops", &asks(&format!("{server}\nmessages = 1001"))), 7, 12, "1000 messages for one request");
         refused(&of("cme-mdp3", &asks(server)), 5, 1, "no server sends messages of cme-mdp3");
+        refused(&of("memx-depth", &asks(server)), 5, 1, "needs token_type");
+        let token = |kind: &str| format!("{server}\ntoken_type = \"{kind}\"\ntoken = \"SECRET\"");
+        refused(&of("memx-depth", &asks(&token("PP"))), 5, 1, "one letter");
+        refused(&of("memx-depth", &image(server)), 5, 1, "no server sends images");
+        refused(&of("mold-itch50", &asks(&token("P"))), 7, 14, "have no token_type");
         refused(&of("cboe-pitch", &asks(server)), 5, 1, "needs group");
         let login = "session = \"0001\"\nuser = \"USER\"\npassword = \"SECRET\"";
         let group = "group = \"239.1.1.2\"";

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use market::RetryPolicy;
 use market::framing::iex_tp::GapRequest;
 use market::image::ImagePolicy;
+use market::memx::replay::LoginToken;
 use market::pitch::servers::Login;
 use market::truth::Group;
 use order_entry::soupbin::Credentials;
@@ -30,6 +31,8 @@ pub(super) struct RerequestSection {
     session: Option<Spanned<String>>,
     user: Option<Spanned<String>>,
     password: Option<Spanned<String>>,
+    token_type: Option<Spanned<String>>,
+    token: Option<Spanned<String>>,
     group: Option<Spanned<Group>>,
     port: Option<Port>,
     sources: Option<Spanned<Vec<Sender>>>,
@@ -145,11 +148,31 @@ fn unit_login(
     })
 }
 
+/// The login of a server of replays, where the format has one.
+fn login_token(
+    section: &Spanned<RerequestSection>,
+    format: Format,
+    is_needed: bool,
+) -> Result<Option<LoginToken>, ConfigProblem> {
+    let own = section.get_ref();
+    let kind = key(section, "token_type", &own.token_type, format, is_needed)?;
+    let token = key(section, "token", &own.token, format, is_needed)?;
+    let (Some(kind), Some(token)) = (kind, token) else { return Ok(None) };
+    let login = match kind.as_bytes() {
+        &[kind] => LoginToken::new(kind, token),
+        _ => None,
+    };
+    let what = "token_type is one letter, and a token has 1 to 255 bytes";
+    login.map(Some).ok_or_else(|| ConfigProblem::new(section.span(), what))
+}
+
 /// The servers of requests, checked against the format of their channel.
 pub(super) fn requests(section: &Spanned<RerequestSection>, format: Format) -> Result<RequestPlan, ConfigProblem> {
     let own = section.get_ref();
     let is_proxy = format == Format::CboePitch;
-    if !matches!(format, Format::MoldItch50 | Format::IexTops | Format::IexDeep | Format::CboePitch) {
+    let is_replay = format == Format::MemxDepth;
+    let has_servers = matches!(format, Format::MoldItch50 | Format::IexTops | Format::IexDeep | Format::CboePitch);
+    if !has_servers && !is_replay {
         let what = format!("no server sends messages of {format} again: leave this out");
         return Err(ConfigProblem::new(section.span(), what));
     }
@@ -174,6 +197,7 @@ pub(super) fn requests(section: &Spanned<RerequestSection>, format: Format) -> R
         key(section, "sources", &own.sources, format, false)?;
         None
     };
+    let replays = login_token(section, format, is_replay)?;
     let most = match format {
         Format::IexTops | Format::IexDeep => GapRequest::MESSAGES_MAX as u16,
         _ => u16::MAX,
@@ -197,6 +221,7 @@ pub(super) fn requests(section: &Spanned<RerequestSection>, format: Format) -> R
         },
         hole_max: own.hole_max.unwrap_or(RequestPlan::HOLE_MAX),
         proxy,
+        replays,
     })
 }
 

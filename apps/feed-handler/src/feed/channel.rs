@@ -415,7 +415,7 @@ mod tests {
         fn new() -> Self {
             let server = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7);
             let retry = RetryPolicy { delay_ns: 0, ..RetryPolicy::default() };
-            let requests = RequestPlan { server, bind: server, retry, hole_max: 100, proxy: None };
+            let requests = RequestPlan { server, bind: server, retry, hole_max: 100, proxy: None, replays: None };
             let credentials = Credentials::new("user", "password").unwrap();
             let source = ImageSource::Glimpse { credentials, any_session: false };
             let policy = ImagePolicy { queue_len_max: 4_096, messages_max: 64, ..ImagePolicy::default() };

@@ -32,6 +32,7 @@ mod image;
 mod link;
 mod loop_lines;
 mod loops;
+mod memx;
 mod plan;
 mod proxy;
 mod spin;

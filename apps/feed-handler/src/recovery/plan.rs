@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use market::RetryPolicy;
 use market::image::ImagePolicy;
 use market::mdp3::RecoveryConfig;
+use market::memx::replay::LoginToken;
 use market::pitch::servers::Login;
 use order_entry::soupbin::Credentials;
 
@@ -60,6 +61,9 @@ pub struct RequestPlan {
     /// Cboe: the login at the gap request proxy, and the group that brings the messages. By default
     /// none: requests go over UDP, and answers come to the socket that sent them.
     pub proxy: Option<ProxyPlan>,
+    /// MEMX: the login at its server of replays, which sends the messages over the same connection.
+    /// By default none.
+    pub replays: Option<LoginToken>,
 }
 
 /// Cboe's gap request proxy.

@@ -13,6 +13,7 @@ use super::image::{ImageBooks, ImageClient, ImageJob, ImageStep};
 use super::link::{Answer, Command, ThreadEnd, WorkerEnd, link};
 use super::loop_lines::LoopCounters;
 use super::loops::LoopService;
+use super::memx::Replays;
 use super::plan::ImagePlan;
 use super::proxy::Proxy;
 use super::udp::{Received, UdpRequests};
@@ -80,6 +81,7 @@ struct SetService {
 enum RequestService {
     Udp(UdpRequests),
     Proxy(Box<Proxy>),
+    Replays(Box<Replays>),
 }
 
 struct Service<P: Protocol> {
@@ -120,15 +122,16 @@ impl SetService {
         };
         let requests = match &set.recovery.requests {
             None => None,
-            Some(plan) => Some(match plan.proxy.clone() {
-                None => {
+            Some(plan) => Some(match (plan.proxy.clone(), plan.replays.clone()) {
+                (None, None) => {
                     let requests = UdpRequests::open(plan, format).map_err(|error| failed(plan.server, error))?;
                     RequestService::Udp(requests)
                 }
-                Some(proxy) => {
+                (Some(proxy), _) => {
                     let proxy = Proxy::open(plan.server, proxy).map_err(|error| failed(plan.server, error))?;
                     RequestService::Proxy(Box::new(proxy))
                 }
+                (None, Some(token)) => RequestService::Replays(Box::new(Replays::new(plan.server, token))),
             }),
         };
         let loops = set.recovery.loops.as_ref().map(LoopService::new);
@@ -169,6 +172,7 @@ impl<P: Protocol> Service<P> {
                     let sent = match &mut service.requests {
                         Some(RequestService::Udp(udp)) => udp.send(number, session, range),
                         Some(RequestService::Proxy(proxy)) => proxy.send(number, channel, range, now_ns),
+                        Some(RequestService::Replays(replays)) => replays.send(channel, session, range),
                         None => Ok(()),
                     };
                     // It is made again after its timeout.
@@ -224,24 +228,31 @@ impl<P: Protocol> Service<P> {
         let Self { services, link, events, other_sender, .. } = self;
         let mut has_worked = false;
         for (set, service) in (0_u16..).zip(services) {
+            // Where the ring is full, the request's timeout has the same effect.
+            let refused = |channel, seq| drop(link.answers.push(Answer::Refused { channel, seq }));
             let outcome = match &mut service.requests {
                 None => continue,
                 Some(RequestService::Udp(_)) => Ok(()),
-                Some(RequestService::Proxy(proxy)) => proxy.poll(now_ns, |channel, seq| {
-                    // Where the ring is full, the request's timeout has the same effect.
-                    let _ = link.answers.push(Answer::Refused { channel, seq });
-                }),
+                Some(RequestService::Proxy(proxy)) => {
+                    proxy.poll(now_ns, refused).map_err(|error| format!("the gap request proxy: {error}"))
+                }
+                Some(RequestService::Replays(replays)) => {
+                    replays.poll(now_ns, refused).map_err(|error| format!("the server of replays: {error}"))
+                }
             };
-            if let Err(error) = outcome {
-                service.tell(format!("the gap request proxy: {error}"), events);
+            if let Err(sentence) = outcome {
+                service.tell(sentence, events);
             }
             for _ in 0..PACKETS_PER_TURN {
                 if link.answers.is_full() {
                     break;
                 }
-                let received = match &service.requests {
+                let received = match &mut service.requests {
                     Some(RequestService::Udp(udp)) => udp.receive(),
                     Some(RequestService::Proxy(proxy)) => proxy.receive(),
+                    Some(RequestService::Replays(replays)) => {
+                        replays.next().map_or(Received::Nothing, Received::Packet)
+                    }
                     None => Received::Nothing,
                 };
                 match received {

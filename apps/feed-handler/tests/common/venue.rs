@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use market::framing::cboe_unit::{CboeUnit, UnitHeader};
 use market::framing::iex_tp::{GapRequest, IexHeader, IexTp};
+use market::framing::memx_udp::{MemxHeader, MemxUdp};
 use market::framing::{Framing, PacketWriter};
+use market::memx::replay::{self, REPLAY};
 use market::pitch::servers::{ClientMessage, ServerMessage};
 
 /// Both lines, where the handler polls.
@@ -45,6 +47,17 @@ pub(crate) fn iex_packet(seq: u64, messages: &[Vec<u8>]) -> Vec<u8> {
     let (protocol, channel, session) = (IexHeader::DEEP_1_0, 1, 77);
     let header = IexHeader { protocol, channel, session, count: 0, offset: 0, seq, sent_ns: seq };
     let mut writer = PacketWriter::<IexTp>::new(header, &mut room).unwrap();
+    messages.iter().for_each(|message| writer.push(message).unwrap());
+    writer.finish().to_vec()
+}
+
+/// The session of MEMX's day.
+pub(crate) const MEMX_SESSION: u64 = 20_261_128;
+
+pub(crate) fn memx_packet(seq: u64, messages: &[Vec<u8>]) -> Vec<u8> {
+    let mut room = [0; 1_472];
+    let header = MemxHeader { kind: MemxHeader::SEQUENCED, session: MEMX_SESSION, seq, count: 0 };
+    let mut writer = PacketWriter::<MemxUdp>::new(header, &mut room).unwrap();
     messages.iter().for_each(|message| writer.push(message).unwrap());
     writer.finish().to_vec()
 }
@@ -148,8 +161,64 @@ impl Venue {
         });
     }
 
+    /// MEMX's server of replays: refuses the first request, and closes the line in the middle of
+    /// the second's messages.
+    pub(crate) fn serve_replays(&self, listener: &TcpListener) {
+        use replay::{ClientMessage, ServerMessage};
+        let mut requests = 0;
+        self.serve_bytes(listener, |bytes, client| {
+            let mut front = &bytes[..];
+            let (mut out, mut is_cut) = (Vec::new(), false);
+            while let Some((message, rest)) = ClientMessage::split(front) {
+                front = rest;
+                match message.unwrap() {
+                    ClientMessage::Login(token) => {
+                        assert_eq!(Some(token), replay::LoginToken::new(b'P', "USER:SECRET"));
+                        ServerMessage::LoginAccepted { mode: REPLAY }.emit(&mut out);
+                        ServerMessage::StartOfSession { session: MEMX_SESSION }.emit(&mut out);
+                    }
+                    ClientMessage::ReplayRequest { session, seq, count } => {
+                        assert_eq!(session, MEMX_SESSION);
+                        requests += 1;
+                        if requests == 1 {
+                            ServerMessage::ReplayRejected { reason: b'S' }.emit(&mut out);
+                            continue;
+                        }
+                        let wanted = self.wanted(seq, count.into());
+                        ServerMessage::ReplayBegin { seq, count: wanted.len() as u32 }.emit(&mut out);
+                        ServerMessage::Heartbeat.emit(&mut out);
+                        wanted.iter().for_each(|message| ServerMessage::Sequenced(message).emit(&mut out));
+                        ServerMessage::ReplayComplete.emit(&mut out);
+                        is_cut = requests == 2;
+                    }
+                    ClientMessage::Heartbeat => {}
+                }
+            }
+            let taken = bytes.len() - front.len();
+            bytes.drain(..taken);
+            let len = if is_cut { out.len() / 2 } else { out.len() };
+            client.write_all(&out[..len]).is_ok() && !is_cut
+        });
+    }
+
     /// One client after the other; units are in one piece each, because a client sends few.
     fn serve(&self, listener: &TcpListener, mut take: impl FnMut(ClientMessage, &mut TcpStream)) {
+        self.serve_bytes(listener, |bytes, client| {
+            while let Some(len) = bytes.first_chunk().map(|len| usize::from(u16::from_le_bytes(*len)))
+                && bytes.len() >= len
+            {
+                let unit: Vec<u8> = bytes.drain(..len).collect();
+                for message in CboeUnit::parse(&unit).unwrap().messages() {
+                    take(ClientMessage::parse(message).unwrap(), client);
+                }
+            }
+            true
+        });
+    }
+
+    /// One client after the other: `take` removes what it has understood, and says whether the line
+    /// goes on.
+    fn serve_bytes(&self, listener: &TcpListener, mut take: impl FnMut(&mut Vec<u8>, &mut TcpStream) -> bool) {
         listener.set_nonblocking(true).unwrap();
         while !self.is_over.load(Ordering::Acquire) {
             let Ok((mut client, _)) = listener.accept() else {
@@ -166,13 +235,8 @@ impl Venue {
                     Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => break,
                     Err(_) => continue,
                 }
-                while let Some(len) = bytes.first_chunk().map(|len| usize::from(u16::from_le_bytes(*len)))
-                    && bytes.len() >= len
-                {
-                    let unit: Vec<u8> = bytes.drain(..len).collect();
-                    for message in CboeUnit::parse(&unit).unwrap().messages() {
-                        take(ClientMessage::parse(message).unwrap(), &mut client);
-                    }
+                if !take(&mut bytes, &mut client) {
+                    break;
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! MEMX's MEMOIR Depth feed for equities, in SBE big endian: the layouts of its messages, generated
-//! from `schemas/memx-memoir-depth.xml`, and the decoder to events.
+//! from `schemas/memx-memoir-depth.xml`, the decoder to events, and what a server of [`replay`]s
+//! speaks.
 //!
 //! Packets are [`crate::framing::memx_udp`]. The facts are those of the schema of version 1.3 that
 //! MEMX publishes, and of descriptions of MEMX-UDP 1.1. An order is reduced by the quantity of its
@@ -9,6 +10,7 @@
 mod decode;
 #[rustfmt::skip]
 pub mod layout;
+pub mod replay;
 
 pub use decode::{MemoirDepth, name};
 
