@@ -208,6 +208,7 @@ soak: root tools ## as root: 10,000 cases of each property; SOAK_FRAMES=10000000
 	cargo test --release -p order-gateway --test processes -- mirror::mirror_has_all_that_a_primary_sent_which_is_killed_a_thousand_times --exact --ignored --nocapture
 	SCRIPTS=$(SOAK_SCRIPTS) cargo test --release -p wirepath-sockets --test differential --test differential_datagrams --test options
 	SCRIPTS=$(SOAK_SCRIPTS) cargo test --release -p wirepath-tests --test preload_scripts
+	STRIDE=1 DRAWS=$(SOAK_SCRIPTS) cargo test --release -p wirepath-tests --test preload -- hostile
 
 .PHONY: metal
 metal: root tools ## as root: conformance and figures on two ports of ConnectX NICs that a cable joins: make metal DEV=mlx5_0 PEER=mlx5_1 CORES=2,3

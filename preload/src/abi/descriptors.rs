@@ -12,7 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use sockets::Errno;
 
 #[cfg(target_arch = "x86_64")]
-use super::polling::{epoll_create, epoll_wait, poll, select};
+use super::polling::{epoll_create, epoll_wait, poll, select_or};
 use super::polling::{epoll_create1, epoll_ctl, epoll_pwait, epoll_pwait2, ppoll, pselect};
 use super::receive::{preadv2, read, readv, recvfrom, recvmmsg, recvmsg};
 use super::send::{pwritev2, sendfile, sendmmsg, sendmsg, sendto, write, writev};
@@ -298,7 +298,12 @@ symbols! {
             libc::SYS_poll => i64::from(pass!(poll(a as *mut libc::pollfd, b as u64, c as c_int))),
             libc::SYS_ppoll => i64::from(pass!(ppoll(a as *mut libc::pollfd, b as u64, c as *const libc::timespec, d as *const c_void))),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_select => i64::from(pass!(select(a as c_int, b as *mut libc::fd_set, c as *mut libc::fd_set, d as *mut libc::fd_set, e as *mut libc::timeval))),
+            libc::SYS_select => {
+                let sets = [b as *mut libc::fd_set, c as *mut libc::fd_set, d as *mut libc::fd_set];
+                // libc's own stores the time that is left by itself, and has no error for it.
+                let of_kernel = || pass!(real::syscall(number, a, b, c, d, e, f)) as c_int;
+                i64::from(select_or(a as c_int, sets, e as *mut libc::timeval, of_kernel))
+            }
             libc::SYS_pselect6 => match memory::optional(f as *const usize) {
                 // A pointer to the mask, and its length.
                 Ok(mask) => i64::from(pass!(pselect(a as c_int, b as *mut libc::fd_set, c as *mut libc::fd_set, d as *mut libc::fd_set, e as *const libc::timespec, mask.unwrap_or(0) as *const c_void))),

@@ -172,6 +172,11 @@ pub(crate) fn parts_mut<'a>(parts: *const libc::iovec, count: usize) -> Result<P
     check_parts(parts, count).map(|list| unsafe { slices(list) })
 }
 
+/// Whether an array of buffers is there, whose buffers may not be.
+pub(crate) fn is_vector(parts: *const libc::iovec, count: usize) -> bool {
+    check_parts(parts, count).is_ok()
+}
+
 /// The slices of an array of buffers. A null pointer becomes a dangling one in a copy, because the
 /// pointer of a slice is never null.
 ///

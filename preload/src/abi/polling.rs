@@ -46,22 +46,7 @@ symbols! {
     }
 
     fn select(count: c_int, reads: *mut libc::fd_set, writes: *mut libc::fd_set, excepts: *mut libc::fd_set, timeout: *mut libc::timeval) -> c_int {
-        let time = match memory::optional(timeout).and_then(|time| duration_of_timeval(time.as_ref())) {
-            Ok(time) => time,
-            Err(error) => return fail(error) as c_int,
-        };
-        let began = Instant::now();
-        match select_ours(count, [reads, writes, excepts], time, core::ptr::null()) {
-            Some(result) => {
-                // Linux alone stores the time that is left; its programs expect so.
-                let left = time.unwrap_or_default().saturating_sub(began.elapsed());
-                let (seconds, microseconds) = (left.as_secs() as libc::time_t, left.subsec_micros().into());
-                // As on Linux, a structure that is only to be read is no error.
-                let _ = memory::store(timeout, libc::timeval { tv_sec: seconds, tv_usec: microseconds });
-                give(result) as c_int
-            }
-            None => pass!(real::select(count, reads, writes, excepts, timeout)),
-        }
+        select_or(count, [reads, writes, excepts], timeout, || pass!(real::select(count, reads, writes, excepts, timeout)))
     }
 
     fn pselect(count: c_int, reads: *mut libc::fd_set, writes: *mut libc::fd_set, excepts: *mut libc::fd_set, timeout: *const libc::timespec, mask: *const c_void) -> c_int {
@@ -243,6 +228,27 @@ fn select_ours(
         }
         reported
     }))
+}
+
+/// `select`; `of_kernel` makes the call where none of the sockets is ours.
+pub(super) fn select_or(
+    count: c_int,
+    sets: [*mut libc::fd_set; 3],
+    timeout: *mut libc::timeval,
+    of_kernel: impl FnOnce() -> c_int,
+) -> c_int {
+    let time = match memory::optional(timeout).and_then(|time| duration_of_timeval(time.as_ref())) {
+        Ok(time) => time,
+        Err(error) => return fail(error) as c_int,
+    };
+    let began = Instant::now();
+    let Some(result) = select_ours(count, sets, time, core::ptr::null()) else { return of_kernel() };
+    // Linux alone stores the time that is left; its programs expect so.
+    let left = time.unwrap_or_default().saturating_sub(began.elapsed());
+    let (seconds, microseconds) = (left.as_secs() as libc::time_t, left.subsec_micros().into());
+    // As on Linux, a structure that is only to be read is no error.
+    let _ = memory::store(timeout, libc::timeval { tv_sec: seconds, tv_usec: microseconds });
+    give(result) as c_int
 }
 
 /// The duration of a `timespec`; `None` without one.

@@ -6,6 +6,7 @@
 use core::ffi::{c_int, c_uint, c_void};
 use core::time::Duration;
 use std::io::IoSliceMut;
+use std::time::Instant;
 
 use sockets::{ControlMessage, Errno};
 
@@ -153,7 +154,14 @@ symbols! {
             return received;
         };
         let time = memory::optional(timeout).and_then(|time| duration_of(time.as_ref()));
+        let began = Instant::now();
         match receive_messages(file, messages, count as usize, flags, time) {
+            // The kernel stores the time that is left, where it has received some.
+            Some(Ok(received @ 1..)) => {
+                let left = time.ok().flatten().unwrap_or_default().saturating_sub(began.elapsed());
+                let left = libc::timespec { tv_sec: left.as_secs() as libc::time_t, tv_nsec: left.subsec_nanos().into() };
+                give(memory::store(timeout, left).map(|()| received)) as c_int
+            }
             Some(received) => give(received) as c_int,
             None => from_twin(
                 || pass!(recvmmsg(fd, messages, count, flags, timeout)) as Count,
@@ -218,7 +226,11 @@ fn receive_parts(
 }
 
 fn receive_message(file: FileId, message: *mut libc::msghdr, flags: c_int) -> Option<Result<usize, Errno>> {
-    let Ok([header]) = memory::array_mut(message, 1) else { return Some(Err(Errno(libc::EFAULT))) };
+    let Ok([header]) = memory::array_mut(message, 1) else {
+        // One that can only be read: the kernel receives, and then cannot store what came with it.
+        let Ok(Some(mut header)) = memory::optional(message) else { return Some(Err(Errno(libc::EFAULT))) };
+        return Some(receive_message(file, &raw mut header, flags)?.and(Err(Errno(libc::EFAULT))));
+    };
     if flags & libc::MSG_ERRQUEUE != 0 {
         return receive_error(file, header);
     }
@@ -290,9 +302,9 @@ fn receive_messages(
     // The kernel reports a message that is not there by the number of those before it.
     let list = memory::array_begin(messages, count);
     if list.is_empty() && count > 0 {
-        return Some(Err(Errno(libc::EFAULT)));
+        return receive_message(file, messages.cast(), flags & !libc::MSG_WAITFORONE);
     }
-    let deadline = time.and_then(|time| std::time::Instant::now().checked_add(time));
+    let deadline = time.and_then(|time| Instant::now().checked_add(time));
     let waits_for_one = flags & libc::MSG_WAITFORONE != 0;
     let flags = flags & !libc::MSG_WAITFORONE;
     let mut count = 0;
@@ -318,7 +330,7 @@ fn receive_messages(
             }
         }
         // As on Linux, the deadline is checked after a datagram, never before.
-        let is_over = deadline.is_some_and(|deadline| std::time::Instant::now() >= deadline);
+        let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
         if is_over || waits_for_one || flags & libc::MSG_DONTWAIT != 0 {
             break;
         }

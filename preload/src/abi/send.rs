@@ -109,7 +109,11 @@ symbols! {
             }
         }
         if list.is_empty() && count > 0 {
-            return fail(Errno(libc::EFAULT)) as c_int;
+            // One that can only be read is sent all the same.
+            return match send_message(file, messages.cast(), flags) {
+                Some(sent) => give(sent.and(Err(Errno(libc::EFAULT)))) as c_int,
+                None => pass!(real::sendmmsg(fd, messages, count, flags)),
+            };
         }
         list.len() as c_int
     }
@@ -207,6 +211,10 @@ fn send_message(file: FileId, message: *const libc::msghdr, flags: c_int) -> Opt
     };
     match memory::parts(header.msg_iov, header.msg_iovlen) {
         Ok(parts) => ours_or_pass(data::send_controlled(file, &parts, to, flags, control)),
-        Err(error) => ours_or_pass(data::send_what_is_not_there(file, to, flags, error)),
+        // The array of buffers is read before the socket is looked at, and the buffers afterwards.
+        Err(error) if memory::is_vector(header.msg_iov, header.msg_iovlen) => {
+            ours_or_pass(data::send_what_is_not_there(file, to, flags, error))
+        }
+        Err(error) => Some(Err(error)),
     }
 }

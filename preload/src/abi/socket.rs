@@ -116,9 +116,14 @@ symbols! {
 
     fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: u32) -> c_int {
         let Some(file) = known(fd) else { return pass!(real::setsockopt(fd, level, name, value, len)) };
-        let bytes = match memory::value_of(value, len) {
-            Ok(bytes) => bytes,
-            Err(error) => return fail(error) as c_int,
+        let Ok(bytes) = memory::value_of(value, len) else {
+            // The kernel has the error, which may be another one, as of an unknown option. Of some
+            // values it reads less than their length.
+            let result = pass!(real::setsockopt(fd, level, name, value, len));
+            if result == 0 {
+                let _ = calls::setsockopt(file, level, name, memory::begin_of(value, len as usize));
+            }
+            return result;
         };
         if ours(fd).is_none() {
             if calls::groups::is_of_own_host(level, name, bytes) {
@@ -143,7 +148,8 @@ symbols! {
 
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut u32) -> c_int {
         let Some(file) = ours(fd) else { return pass!(real::getsockopt(fd, level, name, value, len)) };
-        let Ok(Some(room)) = memory::optional(len) else { return fail(Errno(libc::EFAULT)) as c_int };
+        // The kernel has the error, which may be that of an unknown option.
+        let Ok(Some(room)) = memory::optional(len) else { return pass!(real::getsockopt(fd, level, name, value, len)) };
         let Ok(room) = usize::try_from(room as i32) else { return fail(Errno::EINVAL) as c_int };
         // The program may name more room than it has, and some options read what they answer about.
         let mut answer = [0; ANSWER_LEN];

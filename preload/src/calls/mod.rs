@@ -387,7 +387,7 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
             socket.note(level, name, value);
             return Pass;
         }
-        HandledBy::Kernel => return Ours(Err(options::refusal(level, name))),
+        HandledBy::Kernel => return Ours(Err(options::refusal(socket.kind, level, name))),
     }
     let done = engine.call(|sockets, cx| sockets.setsockopt(id, level, name, value, cx));
     if done.is_ok()

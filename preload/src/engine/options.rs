@@ -112,10 +112,10 @@ pub(crate) fn handled_by(kind: Kind, level: c_int, name: c_int, value: &[u8]) ->
 }
 
 /// The error of an option that only the kernel has.
-pub(crate) fn refusal(level: c_int, name: c_int) -> Errno {
+pub(crate) fn refusal(kind: Kind, level: c_int, name: c_int) -> Errno {
     match (level, name) {
         // A congestion control that is not loaded.
-        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => Errno::ENOENT,
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) if kind == Kind::Stream => Errno::ENOENT,
         // Values of options that we have otherwise.
         (libc::SOL_SOCKET, libc::SO_TIMESTAMPING | SO_TIMESTAMPING_NEW | libc::SO_MAX_PACING_RATE) => Errno::EINVAL,
         _ => Errno::ENOPROTOOPT,
