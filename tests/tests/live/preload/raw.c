@@ -177,11 +177,69 @@ static void low_water(void) {
     close(fd);
 }
 
+static volatile int waiting_threads[2];
+
+static void *waits_to_read(void *of) {
+    int fd = ((int)(long)of) & 0xffff, number = (int)(long)of >> 16;
+    char got[8];
+    waiting_threads[number] = gettid();
+    return (void *)(long)recv(fd, got, sizeof got, 0);
+}
+
+// How often a thread has gone to sleep.
+static long sleeps_of(int thread) {
+    char path[64], line[128];
+    long count = -1;
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", thread);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file)) sscanf(line, "voluntary_ctxt_switches: %ld", &count);
+    if (file) fclose(file);
+    return count;
+}
+
+static int asleep(int thread) {
+    char path[64], state = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    FILE *file = fopen(path, "r");
+    if (file) fscanf(file, "%*d %*s %c", &state), fclose(file);
+    return state == 'S';
+}
+
+// The receive of one stream waits for a low water. Packets of others wake its thread perhaps, which
+// sleeps first and so has the device, and do not wake that of a stream without one.
+static void low_water_of_another(void) {
+    pthread_t threads[2];
+    int fds[2] = {call(7000), call(7000)}, low_water = 8, datagrams = socket(AF_INET, SOCK_DGRAM, 0), before = 0;
+    struct sockaddr_in address = at(peer, 7000);
+    setsockopt(fds[0], SOL_SOCKET, SO_RCVLOWAT, &low_water, sizeof low_water);
+    connect(datagrams, (struct sockaddr *)&address, sizeof address);
+    for (int i = 0; i < 2; i++) {
+        pthread_create(&threads[i], NULL, waits_to_read, (void *)(long)(fds[i] | i << 16));
+        while (!waiting_threads[i] || !asleep(waiting_threads[i])) usleep(1000);
+        usleep(20000);
+    }
+    before = sleeps_of(waiting_threads[1]);
+    for (int i = 0; i < 100; i++) {
+        write(datagrams, "x", 1);
+        usleep(1000);
+        for (int tries = 0; tries < 5000 && recv(datagrams, bytes, sizeof bytes, MSG_DONTWAIT) < 0; tries++) usleep(1000);
+    }
+    say("woken by packets of others", sleeps_of(waiting_threads[1]) - before > 30);
+    for (int i = 0; i < 2; i++) {
+        void *got = NULL;
+        write(fds[i], "01234567", 8);
+        pthread_join(threads[i], &got);
+        say("got", (long)got);
+        close(fds[i]);
+    }
+    close(datagrams);
+}
+
 int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
     setvbuf(stdout, NULL, _IOLBF, 0);
     struct part parts[] = {{"text", text}, {"numbers", numbers}, {"odd", odd}, {"peeks", peeks},
-                           {"low water", low_water}};
+                           {"low water", low_water}, {"low water of another", low_water_of_another}};
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);
 }
