@@ -11,6 +11,7 @@ use super::{Live, Title, both};
 use crate::is_quick;
 use crate::live::lines::apart;
 use crate::measure::outside::numbers;
+use crate::measure::sampling::Spread;
 use crate::measure::table::Line;
 
 const PORT: u16 = 7_000;
@@ -45,11 +46,24 @@ impl Live<'_> {
     }
 
     pub(super) fn system_calls(&mut self) {
-        let found = installed(&["strace", "redis-server", "redis-benchmark"]).and_then(|()| both(traced));
-        let (ours, kernel, _) = apart(&found, |calls| *calls);
+        let programs = installed(&["strace", "redis-server", "redis-benchmark"]);
+        let found = programs.clone().and_then(|()| both(traced));
+        let (ours, kernel, _) = apart(&found, Traced::all);
         let what = "system calls of a request in redis-server's thread on AF_XDP, 50 clients, by strace";
         self.add(Line::new(what, "calls", ours).at_most(1.1).hoping(1.0));
         self.add(Line::new("  the kernel in the same run", "calls", kernel));
+        let programs = programs.and(softhca::testing::missing().map_or(Ok(()), Err));
+        let found = programs.and_then(|()| traced(Side::OnConnectx));
+        let line = |figure: fn(&Traced) -> f64| found.as_ref().map(|calls| Spread::exactly(figure(calls)));
+        let [moves, waits] =
+            [line(|calls| calls.moves), line(|calls| calls.waits)].map(|line| line.map_err(Clone::clone));
+        let what = "system calls of a request in redis-server's thread on a software ConnectX, to send and to receive";
+        self.add(Line::new(what, "calls", moves).at_most(0.0).hoping(0.0));
+        self.add(Line::new(
+            "  others, which come by time: it looks at the kernel's descriptors, and sleeps",
+            "calls",
+            waits,
+        ));
     }
 }
 
@@ -79,15 +93,58 @@ fn accept(cores: [String; 2], caller: &str, side: Side) -> Result<f64, String> {
     Ok(numbers(&said, "rate")?[0])
 }
 
+/// System calls of a thread for each request: those that move bytes or ring a doorbell, and all
+/// others.
+struct Traced {
+    moves: f64,
+    waits: f64,
+}
+
+impl Traced {
+    fn all(&self) -> f64 {
+        self.moves + self.waits
+    }
+
+    /// Of strace's table, whose lines are a count and a name. `read` is among the others: redis
+    /// reads `/proc` by its clock, and a thread that has slept reads by what it was woken.
+    fn of(table: &str, requests: u32) -> Result<Self, String> {
+        const MOVES: [&str; 10] =
+            ["sendto", "sendmsg", "sendmmsg", "write", "writev", "recvfrom", "recvmsg", "recvmmsg", "readv", "ioctl"];
+        let lines = table.lines().filter_map(|line| line.trim().split_once(' '));
+        let counts = lines.filter_map(|(count, name)| Some((count.parse::<f64>().ok()?, name.trim())));
+        let (mut moves, mut all, mut total) = (0.0, 0.0, None);
+        for (count, name) in counts {
+            match name {
+                "total" => total = Some(count),
+                _ if MOVES.contains(&name) => (moves, all) = (moves + count, all + count),
+                _ => all += count,
+            }
+        }
+        if total != Some(all) {
+            return Err("strace printed no total".to_owned());
+        }
+        let requests = f64::from(requests);
+        Ok(Self { moves: moves / requests, waits: (all - moves) / requests })
+    }
+}
+
 /// System calls of the thread that serves, for each of many requests. The library's own threads
 /// make theirs by time, of which strace takes much.
-fn traced(side: Side) -> Result<f64, String> {
+fn traced(side: Side) -> Result<Traced, String> {
     const REQUESTS: u32 = 20_000;
     let pair = Pair::new()?;
     let options = ["--port", "6379", "--bind", "0.0.0.0", "--protected-mode", "no", "--save", ""];
     let server = Server::start(&pair, side, 6_379, &[&["redis-server"], &options[..]].concat())?;
     let file = NamedTempFile::new().map_err(|error| format!("no file for strace: {error}"))?;
-    let (path, id) = (file.path().display().to_string(), server.id().to_string());
+    let id = if side == Side::OnConnectx { server.child()? } else { server.id() };
+    let (path, id) = (file.path().display().to_string(), id.to_string());
+    let host = FAR.address.to_string();
+    let ask = |requests: u32| {
+        let line = ["redis-benchmark", "-h", &host, "-t", "get", "-c", "50", "-n", &requests.to_string(), "--csv"];
+        run(&pair.near, NEAR, Side::Kernel, &line)
+    };
+    // What is made once.
+    ask(REQUESTS / 10)?;
     // strace runs with real-time priority, because the server that it stops and resumes might
     // otherwise spin on its core for ever.
     let line = ["--rr", "2", "strace", "-c", "-U", "calls,name", "-o", &path, "-p", &id];
@@ -97,12 +154,22 @@ fn traced(side: Side) -> Result<f64, String> {
     if !until(is_traced) {
         return Err("strace does not attach: run as root".to_owned());
     }
-    let (requests, host) = (REQUESTS.to_string(), FAR.address.to_string());
-    let line = ["redis-benchmark", "-h", &host, "-t", "get", "-c", "50", "-n", &requests, "--csv"];
-    run(&pair.near, NEAR, Side::Kernel, &line)?;
+    ask(REQUESTS)?;
     strace.interrupt();
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-    let total = text.lines().rev().find_map(|line| line.trim().strip_suffix("total"));
-    let calls: f64 = total.and_then(|calls| calls.trim().parse().ok()).ok_or("strace printed no total")?;
-    Ok(calls / f64::from(REQUESTS))
+    Traced::of(&text, REQUESTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_move_bytes_are_told_from_those_that_wait() {
+        let table = "    calls syscall\n--------- -------\n      716 epoll_pwait\n       40 sendto\n       44 read\n\
+                     --------- -------\n      800 total\n";
+        let traced = Traced::of(table, 100).unwrap();
+        assert_eq!((traced.moves, traced.waits, traced.all()), (0.4, 7.6, 8.0));
+        assert!(Traced::of("      716 epoll_pwait\n", 100).is_err(), "strace was killed");
+    }
 }

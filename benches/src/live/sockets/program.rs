@@ -16,6 +16,8 @@ use super::super::pair::{End, FAR, NEAR, Pair};
 pub(super) enum Side {
     /// Ours: it runs under the preload library.
     Ours,
+    /// Ours, over the queues of a software ConnectX on the interface.
+    OnConnectx,
     /// The kernel's.
     Kernel,
 }
@@ -24,6 +26,9 @@ pub(super) enum Side {
 /// is not real-time. A program under the library that cannot have its interface ends, so that no
 /// figure is the kernel's by mistake.
 fn on(side: Side, end: End, words: &[&str]) -> Vec<String> {
+    if side == Side::OnConnectx {
+        return on_connectx(end, words);
+    }
     let mut line: Vec<String> = ["chrt", "--rr", "1"].map(str::to_owned).into();
     if side == Side::Ours {
         let (library, interface) = (library().display(), end.interface);
@@ -38,6 +43,26 @@ fn on(side: Side, end: End, words: &[&str]) -> Vec<String> {
     }
     line.extend(words.iter().map(|&word| word.to_owned()));
     line
+}
+
+/// The same over a ConnectX, which is simulated by a thread of the program. The launcher preloads a
+/// library too: ours stands in front of it.
+fn on_connectx(end: End, words: &[&str]) -> Vec<String> {
+    let softhca = softhca::testing::command(&["--wire", end.interface]);
+    let launcher = softhca.map_or_else(
+        |why| vec![why],
+        |softhca| {
+            let words = [softhca.get_program()].into_iter().chain(softhca.get_args());
+            words.map(|word| word.to_string_lossy().into_owned()).collect()
+        },
+    );
+    let shell = format!(
+        "LD_PRELOAD={}:$LD_PRELOAD WIREPATH_INTERFACE=mlx5:{} WIREPATH_POLICY=refuse exec \"$@\"",
+        library().display(),
+        end.interface
+    );
+    let words = ["sh", "-c", &shell, "sh"].into_iter().chain(words.iter().copied());
+    launcher.into_iter().chain(words.map(str::to_owned)).collect()
 }
 
 /// The same on one core.
@@ -111,6 +136,17 @@ impl Server {
     /// Its process.
     pub(super) fn id(&self) -> u32 {
         self.0.id()
+    }
+
+    /// The process that a launcher has started, which waits for it.
+    ///
+    /// # Errors
+    /// It has none.
+    pub(super) fn child(&self) -> Result<u32, String> {
+        let path = format!("/proc/{id}/task/{id}/children", id = self.id());
+        let children = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        let first = children.split_whitespace().next().and_then(|child| child.parse().ok());
+        first.ok_or_else(|| format!("{path} names no process"))
     }
 
     /// CPU time that all threads of its process have used.

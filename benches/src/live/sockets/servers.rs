@@ -34,27 +34,7 @@ const REDIS_LOADS: [(usize, usize, usize); 4] =
 
 impl Live<'_> {
     pub(super) fn servers(&mut self) {
-        let found = installed(&["redis-server", "redis-benchmark"]).and(self.cores());
-        let found = found.and_then(|cores| {
-            both(|side| {
-                let floor = exchange(cores, tcp_round_trip::Server::NoTcp, EXCHANGES)?;
-                Ok((redis(&cores.map(|core| core.to_string()), side)?, 1e9 / floor.p50))
-            })
-        });
-        for (at, (clients, deep, _)) in REDIS_LOADS.iter().enumerate() {
-            for (test, name) in ["SET", "GET"].into_iter().enumerate() {
-                let what = format!("redis-benchmark {name}, clients: {clients}, requests on the way of each: {deep}");
-                self.rate(&what, 1.1, 1.5, &found, |(rates, _)| rates[at][test]);
-            }
-            if at == 0 {
-                let (floor, ..) = apart(&found, |(_, floor)| *floor);
-                let what =
-                    "  a client that spins, each request its own answer, without a server: the floor of AF_XDP here";
-                self.add(Line::new(what, "req/s", floor));
-            }
-        }
-        let floor = installed(&["redis-benchmark"]).and(self.cores()).and_then(redis_benchmark_alone);
-        self.floor("  redis-benchmark SET, 50 clients, 16 deep, 16 answers to each frame, without a server", floor);
+        self.redis();
         let found = installed(&["memcached"]).and_then(|()| several(memcached));
         self.rate("memcached with 4 threads, 50 clients, sets and gets", 1.0, 1.3, &found, |rate| *rate);
         let floor = self.cores().and_then(|cores| {
@@ -78,6 +58,37 @@ impl Live<'_> {
         }
         let found = installed(&["haproxy", "nginx", "wrk"]).and_then(|()| several(haproxy));
         self.rate("haproxy with 2 threads before a kernel's nginx, 50 clients", 1.0, 1.3, &found, |rate| *rate);
+    }
+
+    /// redis, and in the same turns what limits it: the client, where nothing but the wire answers.
+    fn redis(&mut self) {
+        let found = installed(&["redis-server", "redis-benchmark"]).and(self.cores());
+        let found = found.and_then(|cores| {
+            both(|side| {
+                let spinning = exchange(cores, tcp_round_trip::Server::NoTcp, EXCHANGES)?;
+                let alone = [redis_benchmark_alone(cores, "SET")?, redis_benchmark_alone(cores, "GET")?];
+                Ok((redis(&cores.map(|core| core.to_string()), side)?, 1e9 / spinning.p50, alone))
+            })
+        });
+        for (at, (clients, deep, _)) in REDIS_LOADS.iter().enumerate() {
+            for (test, name) in ["SET", "GET"].into_iter().enumerate() {
+                let what = format!("redis-benchmark {name}, clients: {clients}, requests on the way of each: {deep}");
+                self.rate(&what, 1.1, 1.5, &found, |(rates, ..)| rates[at][test]);
+                if at + 1 == REDIS_LOADS.len() {
+                    let (alone, ..) = apart(&found, |(.., alone)| alone[test]);
+                    let (over, ..) = apart(&found, |(rates, _, alone)| rates[at][test] / alone[test]);
+                    let what = "  the same client, as many answers to each frame, without a server: its own limit";
+                    self.add(Line::new(what, "req/s", alone));
+                    self.add(Line::new("  wirepath over that limit", "x", over));
+                }
+            }
+            if at == 0 {
+                let (floor, ..) = apart(&found, |(_, floor, _)| *floor);
+                let what =
+                    "  a client that spins, each request its own answer, without a server: the floor of AF_XDP here";
+                self.add(Line::new(what, "req/s", floor));
+            }
+        }
     }
 
     /// The limit of AF_XDP here: the rate of a program that only turns frames around, on a core of
@@ -111,17 +122,18 @@ fn redis(cores: &[String; 2], side: Side) -> Result<[[f64; 2]; 4], String> {
     Ok(rates)
 }
 
-/// SETs a second of redis-benchmark's largest load where nothing but the wire answers: no server
-/// gets more from this client.
-fn redis_benchmark_alone(cores: [usize; 2]) -> Result<f64, String> {
+/// Requests a second of redis-benchmark's largest load where nothing but the wire answers: no
+/// server gets more from this client.
+fn redis_benchmark_alone(cores: [usize; 2], test: &str) -> Result<f64, String> {
     let [.., (clients, deep, requests)] = REDIS_LOADS;
-    without_server(cores, REDIS_PORT, "+OK\r\n".repeat(deep).as_bytes(), || {
+    let answer = if test == "SET" { "+OK\r\n" } else { "$3\r\nVXK\r\n" };
+    without_server(cores, REDIS_PORT, answer.repeat(deep).as_bytes(), || {
         let [clients, deep, requests] = [clients, deep, requests].map(|number| number.to_string());
         let host = FAR.address.to_string();
-        let load = ["-c", &clients, "-P", &deep, "-n", &requests, "-h", &host, "-t", "set", "--csv"];
+        let load = ["-c", &clients, "-P", &deep, "-n", &requests, "-h", &host, "-t", test, "--csv"];
         let output = Command::new("timeout").args(["60", "redis-benchmark"]).args(load).output();
         let output = output.map_err(|error| format!("redis-benchmark: {error}"))?;
-        redis_rate(&String::from_utf8_lossy(&output.stdout), "SET")
+        redis_rate(&String::from_utf8_lossy(&output.stdout), test)
     })
 }
 
