@@ -159,6 +159,17 @@ mod tests {
     }
 
     #[test]
+    fn child_of_fork_gets_no_mapping_of_lent_buffers() {
+        let region = Region::shared(&sys::memory(128 * 2048).unwrap(), 128 * 2048).unwrap();
+        let begins = format!("{:x}-", region.base().as_ptr().addr());
+        let mappings = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let of_region = mappings.lines().skip_while(|line| !line.starts_with(&begins));
+        let flags = of_region.skip(1).find(|line| line.starts_with("VmFlags:")).expect("Linux 3.8 and later");
+        // proc_pid_smaps(5): "do not copy area on fork".
+        assert!(flags.split_whitespace().any(|flag| flag == "dc"), "{flags}");
+    }
+
+    #[test]
     fn order_that_no_client_of_ours_makes_is_refused() {
         let sound = QueueOrder { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64 };
         let check = |order: QueueOrder, says: &str| {
