@@ -206,7 +206,7 @@ soak: root tools ## as root: 10,000 cases of each property; SOAK_FRAMES=10000000
 	cargo test --release -p wirepath-tests --test rdma_rxe -- --include-ignored --nocapture
 	cargo test --release -p wirepath-cli --test rdma -- --include-ignored --nocapture --test-threads 1
 	cargo test --release -p order-gateway --test processes -- mirror::mirror_has_all_that_a_primary_sent_which_is_killed_a_thousand_times --exact --ignored --nocapture
-	SCRIPTS=$(SOAK_SCRIPTS) cargo test --release -p wirepath-sockets --test differential --test differential_datagrams --test options
+	SCRIPTS=$(SOAK_SCRIPTS) cargo test --release -p wirepath-sockets --test differential --test differential_datagrams --test options --test waiting
 	SCRIPTS=$(SOAK_SCRIPTS) cargo test --release -p wirepath-tests --test preload_scripts
 	STRIDE=1 DRAWS=$(SOAK_SCRIPTS) cargo test --release -p wirepath-tests --test preload -- hostile
 

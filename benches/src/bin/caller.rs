@@ -6,9 +6,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use wirepath_benches::live::in_step;
 use wirepath_benches::live::multicast::{self, PollMode};
 
-const USAGE: &str = "caller: choose one of: multicast CORE MILLISECONDS, accept PORT, hold PORT, connect ADDRESS COUNT";
+const USAGE: &str = "caller: choose one of: multicast CORE MILLISECONDS, accept PORT, hold PORT, connect ADDRESS COUNT, \
+                     datagrams calls|app NAMESPACE, answers calls|app NAMESPACE";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -32,6 +34,10 @@ fn run(words: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
         ["accept", port] => accept(port.parse()?, false)?,
         ["hold", port] => accept(port.parse()?, true)?,
         ["connect", to, count] => println!("rate {}", connect(to.parse()?, count.parse()?)?),
+        ["datagrams", "calls", near] => println!("ns {}", in_step::datagrams_by_calls(near)?),
+        ["datagrams", "app", near] => println!("ns {}", in_step::datagrams_by_app(near)?),
+        ["answers", "calls", near] => println!("ns {}", in_step::answers_by_calls(near)?),
+        ["answers", "app", near] => println!("ns {}", in_step::answers_by_app(near)?),
         _ => return Err(USAGE.into()),
     }
     Ok(())

@@ -12,6 +12,7 @@ pub mod echo;
 pub mod flood;
 pub mod forwarding;
 pub mod goodput;
+pub mod in_step;
 pub mod multicast;
 pub mod order;
 pub mod pair;

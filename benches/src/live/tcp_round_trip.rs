@@ -73,7 +73,7 @@ pub(super) fn without_server<T: Send>(
     beside(cores, serve, ask)
 }
 
-const fn server() -> SocketAddrV4 {
+pub(super) const fn server() -> SocketAddrV4 {
     SocketAddrV4::new(FAR.address, PORT)
 }
 
@@ -150,21 +150,27 @@ const fn place() -> PortSetup {
     PortSetup { ours: FAR, peer: NEAR, mode: Mode::Generic, ring_len: RING_LEN }
 }
 
-fn worker() -> Result<Port<AfXdpTx, TcpStack, Echo>, String> {
-    let mut port = port::open_tcp(place(), PORT, Echo)?;
+/// A worker that sends received bytes back, in the far end's namespace.
+pub(super) fn worker() -> Result<Port<AfXdpTx, TcpStack, Echo>, String> {
+    let mut port = port::open_tcp(place(), PORT, Echo::default())?;
     port.with_app(|_, cx| cx.tcp().listen(server(), &ListenOptions::default()))
         .map_err(|error| format!("{}: {error}", server()))?;
     Ok(port)
 }
 
 /// Sends received bytes back.
-struct Echo;
+#[derive(Default)]
+pub(super) struct Echo {
+    /// Bytes.
+    pub(super) received: usize,
+}
 
 impl App for Echo {
     fn on_datagram(&mut self, _: &Datagram<'_>, _: &mut Cx<'_>) {}
 
     #[inline]
     fn on_tcp_data(&mut self, data: &TcpData<'_>, cx: &mut Cx<'_>) {
+        self.received += data.payload.len();
         // A failed send shows as a missing answer.
         let _ = cx.tcp().send(data.connection, data.payload);
     }

@@ -17,6 +17,35 @@ use crate::measure::table::Line;
 const PORT: u16 = 7_000;
 
 impl Live<'_> {
+    /// What calls through the library's symbols add to an app of the framework, for packets that
+    /// wait in the same rings.
+    pub(super) fn added(&mut self) {
+        let caller = self.caller;
+        let add = |what: &'static str, calls: f64| {
+            let found = self.cores().and_then(|[_, core]| {
+                both(|side| {
+                    let (pair, way) = (Pair::new()?, if side == Side::Ours { "calls" } else { "app" });
+                    let line = [caller, what, way, pair.near.name()];
+                    let said = run(&pair.far, FAR, side, &pinned(&core.to_string(), &line))?;
+                    Ok(numbers(&said, "ns")?[0])
+                })
+            });
+            let (by_calls, by_app, _) = apart(&found, |ns| *ns);
+            let more = |runs: &Vec<(f64, f64)>| runs.iter().map(|(calls_ns, app)| (calls_ns - app) / calls).collect();
+            (found.as_ref().map(more).map(Spread::of).map_err(Clone::clone), by_calls, by_app)
+        };
+        let [datagrams, answers] = [("datagrams", 1.0), ("answers", 2.0)].map(|(what, calls)| add(what, calls));
+        for (what, (added, by_calls, by_app)) in [
+            ("a call that receives 64 B of UDP through the preload library's symbols", datagrams),
+            ("a call of TCP's request and response of 64 B through the same symbols", answers),
+        ] {
+            let what = format!("{what}, packets in the rings: what it adds to the framework's own");
+            self.add(Line::new(&what, "ns", added).at_most(120.0).hoping(60.0));
+            self.add(Line::new("  all of it, with the framework's share and the doorbell", "ns", by_calls));
+            self.add(Line::new("  the framework alone, in the same run", "ns", by_app));
+        }
+    }
+
     pub(super) fn receptions(&mut self) {
         let caller = self.caller;
         let found = self.cores().and_then(|[sending, receiving]| {

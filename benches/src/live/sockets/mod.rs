@@ -36,6 +36,7 @@ impl Live<'_> {
         }
         self.ping_pongs();
         self.servers();
+        self.added();
         self.receptions();
         self.churns();
         self.system_calls();
