@@ -4,8 +4,9 @@
 //! holds an engine is no better.
 //!
 //! A heap of dlmalloc's over mappings of its own is behind one lock. Small blocks that a thread has
-//! given back stay with it, up to [`CACHE_MAX`] bytes, so that calls mostly take no lock. The
-//! thread counts as within the engine meanwhile: handlers run afterwards.
+//! given back stay with it, up to [`CACHE_MAX`] bytes, so that calls mostly take no lock. A thread
+//! whose blocks other threads give back takes several under one lock, and such another thread gives
+//! several back. The thread counts as within the engine meanwhile: handlers run afterwards.
 //!
 //! Invariants:
 //! 1. The heap is used by the thread that has locked it alone. No handler runs on top of that: its
@@ -36,6 +37,10 @@ const ALIGN: usize = 16;
 const CLASSES: usize = 32;
 /// The most bytes that a thread keeps.
 const CACHE_MAX: usize = 16 * 1_024;
+/// Blocks that move between a thread and the heap under one lock, where they are small, and the
+/// bytes of larger ones.
+const BATCH: usize = 16;
+const BATCH_BYTES: usize = 2 * 1_024;
 /// The least bytes of a mapping. One goes back to the kernel once no block of it is used.
 const MAPPING: usize = 64 * 1_024;
 /// Large blocks that are given back until the heap looks for such mappings.
@@ -94,6 +99,47 @@ impl Cache {
 }
 
 impl Cache {
+    /// Takes a block of the heap, where the thread has none, and some for its next calls.
+    #[cold]
+    fn refill(&self, heap: &Heap, class: usize) -> *mut u8 {
+        heap.with(|heap| {
+            // SAFETY: a class's size is not 0.
+            let block = unsafe { heap.malloc(size_of_class(class), ALIGN) };
+            // To begin to keep blocks is libc's, which may need memory of the program's.
+            let count = if self.state.get() == CacheState::Used { batch_of(class) } else { 1 };
+            for _ in 1..count {
+                // SAFETY: as above.
+                let more = unsafe { heap.malloc(size_of_class(class), ALIGN) };
+                if more.is_null() {
+                    break;
+                }
+                if !self.keep(class, more) {
+                    // SAFETY: the block has just been taken.
+                    unsafe { heap.free(more, size_of_class(class), ALIGN) };
+                    break;
+                }
+            }
+            block
+        })
+    }
+
+    /// Gives back a block of the class for which there is no room, and some that the thread keeps.
+    #[cold]
+    fn give_back(&self, heap: &Heap, class: usize, block: *mut u8) {
+        heap.with(|heap| {
+            let mut next = block;
+            for _ in 0..batch_of(class) {
+                // SAFETY: the caller's block is one of the class, and so are those of its list (3).
+                unsafe { heap.free(next, size_of_class(class), ALIGN) };
+                next = self.take(class);
+                if next.is_null() {
+                    return;
+                }
+            }
+            self.keep(class, next);
+        });
+    }
+
     #[cold]
     fn begin(&self) -> bool {
         let begins = self.state.get() == CacheState::Unused && process::expect_end_of_thread();
@@ -143,6 +189,12 @@ const fn size_of_class(class: usize) -> usize {
     (class + 1) * ALIGN
 }
 
+/// How many of a class's blocks move under one lock.
+const fn batch_of(class: usize) -> usize {
+    let count = BATCH_BYTES / size_of_class(class);
+    if count < BATCH { count } else { BATCH }
+}
+
 /// Calls `act` while no handler of the program's runs on this thread.
 #[inline]
 fn within<T>(act: impl FnOnce(&Thread) -> T) -> Option<T> {
@@ -163,7 +215,7 @@ unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let block = within(|thread| match class_of(layout) {
             Some(class) => match thread.cache.take(class) {
-                block if block.is_null() => HEAP.take(size_of_class(class), ALIGN),
+                block if block.is_null() => thread.cache.refill(&HEAP, class),
                 block => block,
             },
             None => HEAP.take(layout.size(), layout.align()),
@@ -174,13 +226,12 @@ unsafe impl GlobalAlloc for Memory {
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         within(|thread| {
-            let (size, align) = match class_of(layout) {
-                Some(class) if thread.cache.keep(class, block) => return,
-                Some(class) => (size_of_class(class), ALIGN),
-                None => (layout.size(), layout.align()),
-            };
-            // SAFETY: the caller's block is one of `alloc` for this layout.
-            HEAP.with(|heap| unsafe { heap.free(block, size, align) });
+            match class_of(layout) {
+                Some(class) if thread.cache.keep(class, block) => (),
+                Some(class) => thread.cache.give_back(&HEAP, class, block),
+                // SAFETY: the caller's block is one of `alloc` for this layout.
+                None => HEAP.with(|heap| unsafe { heap.free(block, layout.size(), layout.align()) }),
+            }
         });
     }
 
@@ -229,6 +280,9 @@ unsafe impl GlobalAlloc for Memory {
 
 struct Heap {
     lock: Lock,
+    /// How often the lock was taken.
+    #[cfg(test)]
+    locks: AtomicU32,
     memory: UnsafeCell<Dlmalloc<Mappings>>,
 }
 
@@ -240,7 +294,12 @@ impl Heap {
         let mut memory = Dlmalloc::new_with_allocator(Mappings);
         assert!(memory.set_granularity(MAPPING), "a power of two");
         memory.set_max_release_check_rate(LOOKS_EVERY);
-        Self { lock: Lock::new(), memory: UnsafeCell::new(memory) }
+        Self {
+            lock: Lock::new(),
+            #[cfg(test)]
+            locks: AtomicU32::new(0),
+            memory: UnsafeCell::new(memory),
+        }
     }
 
     fn take(&self, size: usize, align: usize) -> *mut u8 {
@@ -250,6 +309,8 @@ impl Heap {
 
     fn with<T>(&self, act: impl FnOnce(&mut Dlmalloc<Mappings>) -> T) -> T {
         self.lock.take();
+        #[cfg(test)]
+        self.locks.fetch_add(1, Ordering::Relaxed);
         // SAFETY: invariant 1.
         let done = act(unsafe { &mut *self.memory.get() });
         self.lock.give_back();
@@ -448,6 +509,29 @@ mod tests {
         assert_eq!((cache.take(CLASSES - 1), cache.bytes.get()), (null_mut(), 0));
         cache.state.set(CacheState::Ended);
         assert!(!cache.keep(0, memory.as_mut_ptr().cast()));
+    }
+
+    /// One thread takes blocks, another one gives them back.
+    #[test]
+    fn blocks_that_threads_hand_on_take_a_lock_for_several() {
+        const BLOCKS: usize = 16_000;
+        for class in [0, 7, CLASSES - 1] {
+            let (heap, [taker, giver]) = (Heap::new(), [const { Cache::new() }; 2]);
+            [&taker, &giver].map(|cache| cache.state.set(CacheState::Used));
+            for _ in 0..BLOCKS {
+                let block = match taker.take(class) {
+                    block if block.is_null() => taker.refill(&heap, class),
+                    block => block,
+                };
+                assert!(!block.is_null());
+                if !giver.keep(class, block) {
+                    giver.give_back(&heap, class, block);
+                }
+            }
+            assert!([&taker, &giver].iter().all(|cache| cache.bytes.get() <= CACHE_MAX), "{class}");
+            let locks = heap.locks.load(Ordering::Relaxed) as usize;
+            assert!(locks <= 2 * BLOCKS / batch_of(class) + 1, "{locks} locks, class {class}");
+        }
     }
 
     #[test]
