@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use wirepath_benches::live::in_step;
 use wirepath_benches::live::multicast::{self, PollMode};
 
-const USAGE: &str = "caller: choose one of: multicast CORE MILLISECONDS, accept PORT, hold PORT, connect ADDRESS COUNT, \
-                     datagrams calls|app NAMESPACE, answers calls|app NAMESPACE";
+const USAGE: &str = "caller: choose one of: multicast CORE MILLISECONDS, accept PORT, hold PORT, \
+                     connect ADDRESS COUNT, datagrams calls|app NAMESPACE, answers calls|app NAMESPACE";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

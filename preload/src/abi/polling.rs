@@ -46,7 +46,8 @@ symbols! {
     }
 
     fn select(count: c_int, reads: *mut libc::fd_set, writes: *mut libc::fd_set, excepts: *mut libc::fd_set, timeout: *mut libc::timeval) -> c_int {
-        select_or(count, [reads, writes, excepts], timeout, || pass!(real::select(count, reads, writes, excepts, timeout)))
+        let of_kernel = || pass!(real::select(count, reads, writes, excepts, timeout));
+        select_or(count, [reads, writes, excepts], timeout, of_kernel)
     }
 
     fn pselect(count: c_int, reads: *mut libc::fd_set, writes: *mut libc::fd_set, excepts: *mut libc::fd_set, timeout: *const libc::timespec, mask: *const c_void) -> c_int {

@@ -159,7 +159,8 @@ symbols! {
             // The kernel stores the time that is left, where it has received some.
             Some(Ok(received @ 1..)) => {
                 let left = time.ok().flatten().unwrap_or_default().saturating_sub(began.elapsed());
-                let left = libc::timespec { tv_sec: left.as_secs() as libc::time_t, tv_nsec: left.subsec_nanos().into() };
+                let (seconds, nanoseconds) = (left.as_secs() as libc::time_t, left.subsec_nanos().into());
+                let left = libc::timespec { tv_sec: seconds, tv_nsec: nanoseconds };
                 give(memory::store(timeout, left).map(|()| received)) as c_int
             }
             Some(received) => give(received) as c_int,

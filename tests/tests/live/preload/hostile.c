@@ -1,7 +1,8 @@
 // Each call that takes pointers, in each state of a socket, with each of its pointers bad in each
 // way while the others are good, or with several bad at once, drawn from a seed: hostile
-// ADDRESS-OF-THE-PEER table|draws SEED COUNT; of the table, one in COUNT. A line for each call has its result, and what the socket has
-// left, or what the peer got. A call that libc itself does not survive is "a fault".
+// ADDRESS-OF-THE-PEER table|draws SEED COUNT; of the table, one in COUNT. A line for each call has
+// its result, and what the socket has left, or what the peer got. A call that libc itself does not
+// survive is "a fault".
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
@@ -221,7 +222,8 @@ static long does_wait(int fd, void **to) { return epoll_wait(set, to[0], 1, 0); 
 static long does_pwait(int fd, void **to) { return epoll_pwait(set, to[0], 1, 0, to[1]); }
 static long does_pwait2(int fd, void **to) { return epoll_pwait2(set, to[0], 1, to[1], to[2]); }
 
-enum { HEADER = sizeof(struct msghdr), PART = sizeof(struct iovec), SET = sizeof(fd_set), EVENT = sizeof(struct epoll_event), TIME = 16, MASK = 8 };
+enum { HEADER = sizeof(struct msghdr), PART = sizeof(struct iovec), SET = sizeof(fd_set) };
+enum { EVENT = sizeof(struct epoll_event), TIME = 16, MASK = 8 };
 
 #define GET(level, name, len) {"getsockopt " #name, does_get, {len, 4}, fill_option, 0, level, name}
 #define SETS(level, name, len) {"setsockopt " #name, does_set, {len}, fill_option, 0, level, name}

@@ -222,7 +222,8 @@ static void low_water_of_another(void) {
     for (int i = 0; i < 100; i++) {
         write(datagrams, "x", 1);
         usleep(1000);
-        for (int tries = 0; tries < 5000 && recv(datagrams, bytes, sizeof bytes, MSG_DONTWAIT) < 0; tries++) usleep(1000);
+        for (int tries = 0; tries < 5000; tries++, usleep(1000))
+            if (recv(datagrams, bytes, sizeof bytes, MSG_DONTWAIT) >= 0) break;
     }
     say("woken by packets of others", sleeps_of(waiting_threads[1]) - before > 30);
     for (int i = 0; i < 2; i++) {
