@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod cable;
 pub mod cm;
 pub mod exchange;
 pub mod mirror;

@@ -1,8 +1,6 @@
 //! The app that carries a device.
 
-use core::hash::{BuildHasher, Hasher};
 use core::net::Ipv4Addr;
-use std::hash::RandomState;
 
 use wirepath::counters::Scope;
 use wirepath::device::Offload;
@@ -80,8 +78,7 @@ impl RoceNode {
     /// # Panics
     /// As [`Device::new`].
     pub fn new(config: &DeviceConfig) -> Self {
-        let key_seed = if config.key_seed == 0 { random() } else { config.key_seed };
-        let device = Device::new(&DeviceConfig { key_seed, ..*config });
+        let device = Device::new(&config.seeded());
         let (mtu, counters) = (config.mtu, NodeCounters::default());
         let ahead = (config.qps >= QPS_MIN).then(|| Box::new(Lookahead::NONE));
         Self { device, mtu, consumer: ConsumerId(0), counters, rows: None, manager: None, ahead }
@@ -174,11 +171,6 @@ impl RoceNode {
         }
         self.counters.deferred += u64::from(self.device.is_due());
     }
-}
-
-/// A number that nobody guesses: a hash by keys that the system has drawn.
-fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 impl App for RoceNode {

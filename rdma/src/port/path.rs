@@ -132,7 +132,9 @@ pub fn first_psn() -> Psn {
 impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Local(own) => write!(f, "{own} is this host itself: a peer on the same host needs no wire"),
+            Self::Local(own) => {
+                write!(f, "{own} is this host itself: a peer on the same host is reached by a cable of shared memory")
+            }
             Self::Group(group) => write!(f, "{group} is a group, and a connection has one peer"),
             Self::NoRoute(peer) => write!(f, "no route leads to {peer}: add a route for its network"),
             Self::NeighborMissing(hop) => {

@@ -11,7 +11,7 @@ use crate::wire::icrc::ICRC_LEN;
 const EXTENDED_MAX: usize = 20;
 
 /// The bytes that a frame may have for payloads of `mtu` bytes.
-pub(super) const fn frame_len_max(mtu: u32) -> usize {
+pub(crate) const fn frame_len_max(mtu: u32) -> usize {
     Template::LEN_MAX + Bth::LEN + EXTENDED_MAX + mtu as usize + ICRC_LEN
 }
 

@@ -1,6 +1,8 @@
 //! What a device is made for.
 
 use core::fmt;
+use core::hash::{BuildHasher, Hasher};
+use std::hash::RandomState;
 
 /// The limits of a device. All tables are made for them once; nothing grows later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,12 +41,24 @@ pub struct DeviceConfig {
     pub link_mbps: u32,
     /// From what the keys of memory are drawn: two devices of one seed give the same keys in the
     /// same order. By default 0, with which keys count from their lowest, and a peer may guess
-    /// them; [`RoceNode::new`](crate::port::RoceNode::new) draws a seed instead. A key has 24 bits
-    /// at most that a peer must guess, which no seed makes more.
+    /// them; [`seeded`](Self::seeded) draws one, as [`RoceNode::new`](crate::port::RoceNode::new)
+    /// does. A key has 24 bits at most that a peer must guess, which no seed makes more.
     pub key_seed: u64,
     /// Asynchronous events that wait to be taken. By default 256; where there is no room, one is
     /// counted and dropped, of a connection that was established before any other.
     pub events: u32,
+}
+
+impl DeviceConfig {
+    /// The same with a seed for the keys of memory that nobody guesses, where it has none.
+    #[must_use]
+    pub fn seeded(self) -> Self {
+        match self.key_seed {
+            // A hash by keys that the system has drawn.
+            0 => Self { key_seed: RandomState::new().build_hasher().finish(), ..self },
+            _ => self,
+        }
+    }
 }
 
 impl Default for DeviceConfig {

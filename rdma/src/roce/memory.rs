@@ -3,8 +3,8 @@
 //! Invariants:
 //!
 //! 1. The range of a [`Region`] is valid for reads and writes, and initialized, until the region
-//!    is dropped: an [`Allocation`] lives as long, or the caller of [`Region::from_raw`] promises
-//!    it.
+//!    is dropped: an [`Allocation`] lives as long, which is allocated or a mapping of a file, or
+//!    the caller of [`Region::from_raw`] promises it.
 //! 2. Nobody makes a reference to plain bytes of the range. All access is by atomic operations:
 //!    of aligned words of eight bytes, and of single bytes at the ends. So threads that read and
 //!    write the same word, or the same byte, at once cause no undefined behavior, only a surprising
@@ -30,11 +30,15 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fs::File;
+use std::io;
 use std::sync::Arc;
+
+use memmap2::{MmapOptions, MmapRaw};
 
 const WORD: usize = size_of::<u64>();
 
-/// Owned memory to register: zeroed, aligned to 64 bytes. A clone is the same memory.
+/// Owned memory to register: zeroed, or of a file; aligned to 64 bytes. A clone is the same memory.
 ///
 /// Reads and writes go by words, so that they may happen at any time, also while a peer writes. A
 /// value of eight bytes at a multiple of eight that is written and read as a whole is never torn.
@@ -48,7 +52,17 @@ pub struct Buffer(Arc<Allocation>);
 
 struct Allocation {
     start: NonNull<u8>,
-    layout: Layout,
+    len: usize,
+    source: Source,
+}
+
+/// Where memory is from, and so goes to.
+enum Source {
+    Heap(Layout),
+    /// Unmapped when it is dropped.
+    File {
+        _map: MmapRaw,
+    },
 }
 
 /// A range of memory to be registered.
@@ -80,12 +94,26 @@ impl Buffer {
         // SAFETY: the layout has at least one byte.
         let start = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        Self(Arc::new(Allocation { start, layout }))
+        Self(Arc::new(Allocation { start, len: layout.size(), source: Source::Heap(layout) }))
+    }
+
+    /// The first `len` bytes of a file, which other processes may map too. Where one of them
+    /// shortens the file, an access beyond its end ends the process (SIGBUS).
+    ///
+    /// # Errors
+    /// The kernel refuses, or the file is shorter, or `len` is 0.
+    pub fn map(file: &File, len: usize) -> io::Result<Self> {
+        if len == 0 || file.metadata()?.len() < len as u64 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a file shorter than the memory"));
+        }
+        let map = MmapOptions::new().len(len).map_raw(file)?;
+        let start = NonNull::new(map.as_mut_ptr()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self(Arc::new(Allocation { start, len, source: Source::File { _map: map } })))
     }
 
     /// Bytes of the buffer.
     pub fn len(&self) -> usize {
-        self.0.layout.size()
+        self.0.len
     }
 
     /// Always false.
@@ -141,8 +169,10 @@ impl Buffer {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // SAFETY: `zeroed` allocated it with this layout, and this is the last owner.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        if let Source::Heap(layout) = self.source {
+            // SAFETY: `zeroed` allocated it with this layout, and this is the last owner.
+            unsafe { dealloc(self.start.as_ptr(), layout) }
+        }
     }
 }
 

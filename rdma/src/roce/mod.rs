@@ -40,6 +40,7 @@ mod work;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use builder::frame_len_max;
 pub use config::{DeviceConfig, Mtu};
 pub use counters::{DeviceCounters, QpCounters};
 pub use cq::Notify;

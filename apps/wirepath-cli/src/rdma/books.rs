@@ -16,6 +16,7 @@ use wirepath::worker::StopFlag;
 
 use super::cm::Connected;
 use super::end::End;
+use super::over::Choice;
 use super::{EndOptions, Service};
 
 const VALUE_LEN: usize = BookSnapshot::LEN;
@@ -80,7 +81,7 @@ fn parse_symbol(text: &str) -> Result<Symbol, String> {
 
 /// Reads the books once, or again and again.
 pub(super) fn run(options: &BooksOptions, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
-    let mut end = End::open(&options.end(), Service::Rc, TOGETHER * SLOT_LEN as u32, 1, stop)?;
+    let mut end = End::open(&options.end(), Service::Rc, (TOGETHER * SLOT_LEN as u32, 1), Choice::port(), stop)?;
     let connected = Connected::connect(&mut end, (options.peer, options.port), OTHER, |_| Ok(()))?;
     let offer = connected.private_data(&mut end);
     let offer = Offer::parse(&offer).map_err(|why| format!("{}: {why}", options.peer))?;
@@ -137,6 +138,7 @@ impl BooksOptions {
             traffic_class: self.traffic_class,
             cm: true,
             port: Some(self.port),
+            over: super::over::Over::Roce,
         }
     }
 

@@ -9,6 +9,7 @@ use wirepath::worker::StopFlag;
 
 use super::cm::Connected;
 use super::end::{End, RECEIVES};
+use super::over::Choice;
 use super::{EndOptions, Service};
 
 /// The port that ucmatose listens at.
@@ -22,7 +23,7 @@ pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn E
             format!("ucmatose has all messages under way at once, and here {RECEIVES} can: choose --count").into()
         );
     }
-    let mut end = End::open(options, Service::Rc, size, count, stop)?;
+    let mut end = End::open(options, Service::Rc, (size, count), Choice::port(), stop)?;
     let post = |end: &mut End| (0..count).try_for_each(|_| end.post_recv(0, size));
     let port = options.port.unwrap_or(PORT);
     let begun = Instant::now();

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ::rdma::cable::Carrier;
 use ::rdma::cm::{CmConfig, Manager};
 use ::rdma::port::{PathError, PathState, RoceNode, first_psn, link_mbps_of, mtu_of, subscription};
 use ::rdma::roce::{
@@ -18,6 +19,9 @@ use ::rdma::wire::qpn::Qpn;
 use wirepath::port::{EmbeddedPort, Port};
 use wirepath::worker::StopFlag;
 
+use super::carried::{Carried, cable_path};
+use super::exchange::Connection;
+use super::over::Choice;
 use super::{EndOptions, Service};
 
 /// READs and atomic operations at once, in each direction: as many as the device has.
@@ -41,7 +45,11 @@ const QKEY: u32 = 0x1111_1111;
 
 /// One end of a connection.
 pub(super) struct End {
-    port: EmbeddedPort<RoceNode>,
+    carried: Carried,
+    carrier: Carrier,
+    why: String,
+    /// Why a cable carries nothing more.
+    gone: Option<String>,
     via: String,
     service: Service,
     pd: PdHandle,
@@ -72,31 +80,21 @@ pub(super) struct PeerQp {
 }
 
 impl End {
-    /// Opens the port with memory of `size` bytes, for `depth` messages that are sent at once.
+    /// Opens what carries the packets, with memory of `size` bytes, for `depth` messages that are
+    /// sent at once.
     pub(super) fn open(
         options: &EndOptions,
         service: Service,
-        size: u32,
-        depth: u32,
+        (size, depth): (u32, u32),
+        choice: Choice,
         stop: &StopFlag,
     ) -> Result<Self, Box<dyn Error>> {
-        let (via, traffic_class) = (options.port_of_ours()?, options.traffic_class);
-        let via = via.as_str();
-        let mtu = mtu_of(via)?;
+        let (psn, traffic_class) = (first_psn(), options.traffic_class);
+        let Opened { mut carried, carrier, why, via, mtu } = open_carrier(options, choice, psn, stop)?;
         if service == Service::Ud && options.size > mtu.bytes() {
             return Err(format!("a datagram is one packet, of up to {mtu} bytes on this link: choose --size").into());
         }
-        let config = DeviceConfig { mtu, rd_atomics: RD_ATOMICS, ..DeviceConfig::default() };
-        let link_mbps = link_mbps_of(via).unwrap_or(config.link_mbps);
-        let psn = first_psn();
-        // By the time too, so that no message to an earlier process names a connection of ours.
-        let manager = CmConfig { connections: 8, seed: psn.get().into(), traffic_class, ..CmConfig::default() };
-        let node = RoceNode::new(&DeviceConfig { link_mbps, ..config }).with_manager(&manager);
-        let port = Port::open(via)?.named("rdma").subscribe(subscription()).stop_by(stop);
-        let mut port = port.embed(node)?;
-        let scope = port.scope("rdma");
-        port.app_mut().count_in(&scope, 1);
-        let device = port.app_mut().device_mut();
+        let device = carried.device_mut();
         let pd = device.create_pd()?;
         let cq = device.create_cq(2 * (RECEIVES + depth))?;
         // perftest's tools reach for the whole of a page, whatever the message's length. The
@@ -118,10 +116,13 @@ impl End {
         device.modify_qp(qp, &init(service))?;
         // Before the first turn the kernel has the frames, and refuses them: the peer, once it
         // knows us, may send while we wait for its word.
-        port.poll();
+        carried.turn()?;
         Ok(Self {
-            port,
-            via: via.to_owned(),
+            carried,
+            carrier,
+            why,
+            gone: None,
+            via,
             service,
             pd,
             cq,
@@ -141,7 +142,8 @@ impl End {
     pub(super) fn path(&mut self, peer: Ipv4Addr) -> Result<Path, Box<dyn Error>> {
         let begun = Instant::now();
         loop {
-            match self.port.with_app(|node, cx| node.path(peer, cx)) {
+            let Carried::Port(port) = &mut self.carried else { return Ok(cable_path()) };
+            match port.with_app(|node, cx| node.path(peer, cx)) {
                 Ok(PathState::Known(path)) => return Ok(Path { traffic_class: self.traffic_class, ..path }),
                 // Too many requests at once are no reason to give up: a later turn asks.
                 Ok(PathState::Resolving(_)) | Err(PathError::NeighborMissing(_)) => (),
@@ -192,7 +194,19 @@ impl End {
             self.destination = Some(Destination { ah, qpn: peer.qpn, qkey: QKEY });
         }
         self.device().modify_qp(qp, &rtr)?;
-        Ok(self.device().modify_qp(qp, &rts)?)
+        self.device().modify_qp(qp, &rts)?;
+        eprintln!("wirepath: queue pair {:#x}: {}, because {}", self.qpn().get(), self.carrier, self.why);
+        Ok(())
+    }
+
+    /// Plugs in the cable to the peer, who does so too; a port needs none.
+    pub(super) fn join(&mut self, connection: &mut Connection) -> Result<(), Box<dyn Error>> {
+        self.carried.join(self.carrier, connection)
+    }
+
+    /// What carries the packets.
+    pub(super) fn carrier(&self) -> Carrier {
+        self.carrier
     }
 
     /// Leads the queue pair back to INIT, without receives: for another connection.
@@ -207,20 +221,24 @@ impl End {
 
     /// Calls the connection manager, with the time and the device that it connects.
     pub(super) fn with_manager<T>(&mut self, call: impl FnOnce(u64, &mut Manager, &mut Device) -> T) -> T {
-        self.port.with_app(|node, cx| {
+        let Carried::Port(port) = &mut self.carried else { unreachable!("a manager is made with a port") };
+        port.with_app(|node, cx| {
             let (manager, device) = node.manager_mut().expect("the node was made with a manager");
             call(cx.now.as_nanos(), manager, device)
         })
     }
 
-    /// The port's name.
-    pub(super) fn via(&self) -> &str {
-        &self.via
+    /// What carries the packets, in words.
+    pub(super) fn by(&self) -> String {
+        match self.carrier {
+            Carrier::RoceV2 => format!("{} over {}", self.carrier, self.via),
+            carrier => carrier.to_string(),
+        }
     }
 
     /// What became of packets that no queue pair got, in words.
     pub(super) fn drops(&self) -> String {
-        let counters = self.port.app().device().counters();
+        let counters = self.carried.device().counters();
         let dropped = counters.malformed
             + counters.unknown_qp
             + counters.qp_state
@@ -261,11 +279,11 @@ impl End {
     }
 
     fn device(&mut self) -> &mut Device {
-        self.port.app_mut().device_mut()
+        self.carried.device_mut()
     }
 
     pub(super) fn qpn(&self) -> Qpn {
-        self.port.app().device().qpn(self.qp).unwrap_or(Qpn::new(0))
+        self.carried.device().qpn(self.qp).unwrap_or(Qpn::new(0))
     }
 
     pub(super) fn psn(&self) -> Psn {
@@ -284,13 +302,15 @@ impl End {
 
     /// What the queue pair counted.
     pub(super) fn counters(&self) -> QpCounters {
-        self.port.app().device().qp_counters(self.qp).unwrap_or_default()
+        self.carried.device().qp_counters(self.qp).unwrap_or_default()
     }
 
     /// One turn of the worker; yields the core while nothing arrives.
     pub(super) fn turn(&mut self) {
-        if self.port.poll() == 0 {
-            thread::yield_now();
+        match self.carried.turn() {
+            Ok(0) => thread::yield_now(),
+            Ok(_) => (),
+            Err(error) => self.gone = Some(error.to_string()),
         }
     }
 
@@ -358,6 +378,9 @@ impl End {
             if let Some(done) = self.poll()? {
                 return Ok(done);
             }
+            if let Some(why) = &self.gone {
+                return Err(why.clone().into());
+            }
             if self.stop.is_stopping() {
                 return Err("stopped before the end".into());
             }
@@ -370,6 +393,59 @@ impl End {
     pub(super) fn is_stopping(&self) -> bool {
         self.stop.is_stopping()
     }
+}
+
+/// What carries an end.
+struct Opened {
+    carried: Carried,
+    carrier: Carrier,
+    why: String,
+    via: String,
+    mtu: Mtu,
+}
+
+/// Opens the port, or a cable. Where nothing was chosen, the port, and TCP where it cannot be
+/// opened.
+fn open_carrier(
+    options: &EndOptions,
+    Choice { carrier, why }: Choice,
+    psn: Psn,
+    stop: &StopFlag,
+) -> Result<Opened, Box<dyn Error>> {
+    let by_cable = |carrier, why| {
+        let config = DeviceConfig { mtu: Mtu::B4096, rd_atomics: RD_ATOMICS, ..DeviceConfig::default() };
+        let carried = Carried::by_cable(Device::new(&config.seeded()));
+        Opened { carried, carrier, why, via: String::new(), mtu: Mtu::B4096 }
+    };
+    if let Some(carrier @ (Carrier::SharedMemory | Carrier::FramedTcp)) = carrier {
+        return Ok(by_cable(carrier, why));
+    }
+    let via = options.port_of_ours()?;
+    let mtu = mtu_of(&via)?;
+    match open_port(&via, mtu, options.traffic_class, psn, stop) {
+        Ok(port) => Ok(Opened { carried: Carried::Port(Box::new(port)), carrier: Carrier::RoceV2, why, via, mtu }),
+        Err(error) if carrier.is_none() => Ok(by_cable(Carrier::FramedTcp, format!("{via} was not opened: {error}"))),
+        Err(error) => Err(error),
+    }
+}
+
+fn open_port(
+    via: &str,
+    mtu: Mtu,
+    traffic_class: u8,
+    psn: Psn,
+    stop: &StopFlag,
+) -> Result<EmbeddedPort<RoceNode>, Box<dyn Error>> {
+    let config = DeviceConfig { mtu, rd_atomics: RD_ATOMICS, ..DeviceConfig::default() };
+    let link_mbps = link_mbps_of(via).unwrap_or(config.link_mbps);
+    // By the time too, so that no message to an earlier process names a connection of ours.
+    let manager = CmConfig { connections: 8, seed: psn.get().into(), traffic_class, ..CmConfig::default() };
+    let node = RoceNode::new(&DeviceConfig { link_mbps, ..config }).with_manager(&manager);
+    let port = Port::open(via)?.named("rdma").subscribe(subscription()).stop_by(stop);
+    let mut port = port.embed(node)?;
+    let scope = port.scope("rdma");
+    port.app_mut().count_in(&scope, 1);
+    Ok(port)
 }
 
 impl Service {

@@ -1,8 +1,8 @@
 //! The TCP connection by which the ends tell each other their queue pairs.
 
 use std::error::Error;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,6 +22,8 @@ const FAREWELL_MAX: Duration = Duration::from_secs(2);
 pub(super) struct Connection {
     stream: TcpStream,
     stop: StopFlag,
+    /// Where a server waits for a second connection of its client.
+    listener: Option<TcpListener>,
 }
 
 impl Connection {
@@ -41,7 +43,7 @@ impl Connection {
         };
         let stream =
             stream.map_err(|error| format!("{address}: {error}; start the other end there first, with --serve"))?;
-        Self::new(stream, stop)
+        Self::new(stream, None, stop)
     }
 
     /// Waits for one peer.
@@ -51,7 +53,7 @@ impl Connection {
         listener.set_nonblocking(true)?;
         loop {
             match listener.accept() {
-                Ok((stream, _)) => return Self::new(stream, stop),
+                Ok((stream, _)) => return Self::new(stream, Some(listener), stop),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => (),
                 Err(error) => return Err(error.into()),
             }
@@ -62,12 +64,46 @@ impl Connection {
         }
     }
 
-    fn new(stream: TcpStream, stop: &StopFlag) -> Result<Self, Box<dyn Error>> {
+    fn new(stream: TcpStream, listener: Option<TcpListener>, stop: &StopFlag) -> Result<Self, Box<dyn Error>> {
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(LOOK_SPAN))?;
         stream.set_write_timeout(Some(ANSWER_MAX))?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, stop: stop.clone() })
+        Ok(Self { stream, listener, stop: stop.clone() })
+    }
+
+    /// Whether this end has asked the other.
+    pub(super) const fn is_client(&self) -> bool {
+        self.listener.is_none()
+    }
+
+    /// The addresses of the server and of the client.
+    pub(super) fn ends(&self) -> io::Result<(SocketAddr, SocketAddr)> {
+        let (ours, theirs) = (self.stream.local_addr()?, self.stream.peer_addr()?);
+        Ok(if self.is_client() { (theirs, ours) } else { (ours, theirs) })
+    }
+
+    /// Our address, by which the peer reaches us.
+    pub(super) fn local(&self) -> Result<Ipv4Addr, String> {
+        match self.stream.local_addr().map(|address| address.ip()) {
+            Ok(IpAddr::V4(address)) => Ok(address),
+            _ => Err("the peer has come by another protocol than IPv4".to_owned()),
+        }
+    }
+
+    /// A second connection between the same ends, which the client makes within `patience`.
+    pub(super) fn second(&self, patience: Duration) -> Result<TcpStream, Box<dyn Error>> {
+        let (peer, begun) = (self.stream.peer_addr()?, Instant::now());
+        let Some(listener) = &self.listener else { return Ok(TcpStream::connect_timeout(&peer, patience)?) };
+        while begun.elapsed() < patience && !self.stop.is_stopping() {
+            match listener.accept() {
+                Ok((stream, from)) if from.ip() == peer.ip() => return Ok(stream),
+                Ok(_) => (),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(ACCEPT_SPAN),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(format!("{} did not connect a second time, for the frames", peer.ip()).into())
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Box<dyn Error>> {

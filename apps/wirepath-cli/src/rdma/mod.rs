@@ -5,11 +5,13 @@
 //! past the kernel.
 
 mod books;
+mod carried;
 mod cm;
 mod cmatose;
 mod devices;
 mod end;
 mod exchange;
+mod over;
 mod pattern;
 mod pingpong;
 mod rping;
@@ -31,7 +33,7 @@ const SIZE_MAX: u32 = 64 << 20;
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     wirepath rdma devices                                        mode, state, addresses, PFC and ECN of each device\n  \
-    wirepath rdma write --serve --via eth1                       waits for the peer, which may be ib_write_bw\n  \
+    wirepath rdma write --serve                                  waits for the peer, which may be ib_write_bw\n  \
     wirepath rdma write 10.0.0.1 --via eth1 --size 64            each WRITE from post to completion\n  \
     wirepath rdma read 10.0.0.1 --via eth1 --depth 16            sixteen READs at once\n  \
     wirepath rdma pingpong 10.0.0.1 --via eth1                   the peer is ibv_rc_pingpong -g INDEX\n  \
@@ -101,8 +103,11 @@ pub(crate) struct EndOptions {
     #[arg(long, conflicts_with = "peer")]
     serve: bool,
     /// The port: eth1 (AF_XDP), mlx5:eth1; by default the one by which the kernel reaches the peer
-    #[arg(long, value_name = "PORT", required_unless_present = "peer")]
+    #[arg(long, value_name = "PORT")]
     via: Option<String>,
+    /// What carries the packets. A server does as its client says; RDMA_CM is over RoCE always
+    #[arg(long, value_enum, default_value_t = over::Over::Auto, conflicts_with = "cm")]
+    over: over::Over,
     /// Bytes of a message
     #[arg(short, long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=i64::from(SIZE_MAX)))]
     size: u32,

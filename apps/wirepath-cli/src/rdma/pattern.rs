@@ -1,6 +1,7 @@
 //! The bytes of messages, which the receiving end compares: a byte that is lost, torn or at another
 //! place is found, and so is memory that nobody has written.
 
+use ::rdma::cable::Carrier;
 use ::rdma::roce::Buffer;
 
 /// Messages in a row that have different bytes, where they are not too long for it.
@@ -10,17 +11,32 @@ const LONG: usize = 4 << 20;
 pub(super) const OFFERED: u8 = 0x80;
 
 /// What the program at an end says to one of its own, in a field that others send as 0 and ignore:
-/// only such peers send what [`Pattern`] expects.
-const MARK: u16 = 0x5750;
+/// only such peers send what [`Pattern`] expects. The lower bits are a [`Mark`].
+const MARK: u16 = 0x5740;
+const MARK_MASK: u32 = 0x1f;
 
-/// The mark, with what is going to be done.
-pub(super) const fn mark(what: u8) -> u16 {
-    MARK | (what & 15) as u16
+/// What an end says to one of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// What is going to be done, below 8.
+    pub(super) what: u8,
+    /// What is to carry the packets.
+    pub(super) carrier: Carrier,
 }
 
-/// What a peer of ours is going to do; `None` of another program.
-pub(super) fn marked(field: u32) -> Option<u8> {
-    (field & !15 == u32::from(MARK)).then_some((field & 15) as u8)
+/// The carriers by their numbers in a mark.
+const CARRIERS: [Carrier; 3] = [Carrier::RoceV2, Carrier::SharedMemory, Carrier::FramedTcp];
+
+/// The mark, with what is going to be done over what.
+pub(super) fn mark(what: u8, carrier: Carrier) -> u16 {
+    let number = CARRIERS.iter().position(|known| *known == carrier).unwrap_or(0);
+    MARK | (number as u16) << 3 | u16::from(what & 7)
+}
+
+/// What a peer of ours says; `None` of another program.
+pub(super) fn marked(field: u32) -> Option<Mark> {
+    let bits = (field & !MARK_MASK == u32::from(MARK)).then_some(field & MARK_MASK)?;
+    Some(Mark { what: (bits & 7) as u8, carrier: *CARRIERS.get((bits >> 3) as usize)? })
 }
 
 /// The bytes of a message.
@@ -145,6 +161,9 @@ mod tests {
 
     #[test]
     fn mark_is_no_number_that_another_program_sends() {
-        assert_eq!((marked(0), marked(mark(3).into()), marked(0x15_7503)), (None, Some(3), None));
+        for carrier in CARRIERS {
+            assert_eq!(marked(mark(3, carrier).into()), Some(Mark { what: 3, carrier }));
+        }
+        assert_eq!([0, 0x15_7543, 0x575f].map(marked), [None; 3], "nothing, too high, no such carrier");
     }
 }

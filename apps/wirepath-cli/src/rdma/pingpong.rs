@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::io::{self, Write};
+use std::net::Ipv4Addr;
 use std::time::Instant;
 
 use ::rdma::exchange::pingpong::{PingpongAddress, SRQ_ADDRESSES};
@@ -12,6 +13,7 @@ use wirepath::worker::StopFlag;
 
 use super::end::{End, PeerQp, RD_ATOMICS, RECEIVES};
 use super::exchange::Connection;
+use super::over::Choice;
 use super::pattern::{Pattern, mark, marked, verified};
 use super::{EndOptions, PingpongOptions, Service};
 
@@ -24,33 +26,10 @@ pub(super) fn run(options: &PingpongOptions, stop: &StopFlag) -> Result<(), Box<
             _ => Err("rping speaks over reliable connections: leave out --service".into()),
         };
     }
-    let size = options.size as usize;
-    // What is sent and what is received have each its memory: a message may have to be sent again.
-    let mut end = End::open(options, *service, 2 * options.size + GRH_LEN as u32, 1, stop)?;
-    let received_at = GRH_LEN + size;
-    for _ in 0..options.count.min(RECEIVES) {
-        end.post_recv(received_at, options.size)?;
-    }
-    let (connection, is_ours) = match options.peer {
-        Some(peer) => {
-            let path = end.path(peer)?;
-            let mut connection = Connection::connect(peer, options.exchange_port(), stop)?;
-            tell(&mut connection, &address(&end, &path), *service)?;
-            let theirs = hear(&mut connection, *service)?;
-            connect(&mut end, &theirs, path)?;
-            connection.write(&DONE)?;
-            (connection, marked(theirs.lid.into()).is_some())
-        }
-        None => {
-            let mut connection = Connection::accept(options.exchange_port(), stop)?;
-            let theirs = hear(&mut connection, *service)?;
-            let peer = theirs.gid.to_ipv4_mapped().ok_or("the peer's GID is no IPv4 address: give it another index")?;
-            let path = end.path(peer)?;
-            connect(&mut end, &theirs, path)?;
-            tell(&mut connection, &address(&end, &path), *service)?;
-            connection.read::<{ DONE.len() }>()?;
-            (connection, marked(theirs.lid.into()).is_some())
-        }
+    let (received_at, game) = (GRH_LEN + options.size as usize, Game { options, service: *service, stop });
+    let (mut end, connection, is_ours) = match options.peer {
+        Some(peer) => game.ask(peer)?,
+        None => game.serve()?,
     };
     let begun = Instant::now();
     let verified = verified(play(&mut end, options, received_at, is_ours)?);
@@ -73,8 +52,57 @@ pub(super) fn run(options: &PingpongOptions, stop: &StopFlag) -> Result<(), Box<
     Ok(())
 }
 
+/// A game before it is played.
+struct Game<'a> {
+    options: &'a EndOptions,
+    service: Service,
+    stop: &'a StopFlag,
+}
+
+impl Game<'_> {
+    /// An end with receives. What is sent and what is received have each its memory: a message may
+    /// have to be sent again.
+    fn open(&self, options: &EndOptions, choice: Choice) -> Result<End, Box<dyn Error>> {
+        let size = 2 * options.size + GRH_LEN as u32;
+        let mut end = End::open(options, self.service, (size, 1), choice, self.stop)?;
+        for _ in 0..options.count.min(RECEIVES) {
+            end.post_recv(GRH_LEN + options.size as usize, options.size)?;
+        }
+        Ok(end)
+    }
+
+    /// Connects as the client; says too whether the peer is one of ours.
+    fn ask(&self, peer: Ipv4Addr) -> Result<(End, Connection, bool), Box<dyn Error>> {
+        let mut end = self.open(self.options, Choice::of_client(self.options, peer))?;
+        let path = end.path(peer)?;
+        let mut connection = Connection::connect(peer, self.options.exchange_port(), self.stop)?;
+        tell(&mut connection, &address(&end, &path), self.service)?;
+        let theirs = hear(&mut connection, self.service)?;
+        connect(&mut end, &theirs, path)?;
+        end.join(&mut connection)?;
+        connection.write(&DONE)?;
+        Ok((end, connection, marked(theirs.lid.into()).is_some()))
+    }
+
+    /// The same as the server.
+    fn serve(&self) -> Result<(End, Connection, bool), Box<dyn Error>> {
+        let mut connection = Connection::accept(self.options.exchange_port(), self.stop)?;
+        let theirs = hear(&mut connection, self.service)?;
+        let marked = marked(theirs.lid.into());
+        let (choice, options) = Choice::of_server(self.options, marked.map(|mark| mark.carrier), &connection)?;
+        let mut end = self.open(&options, choice)?;
+        let peer = theirs.gid.to_ipv4_mapped().ok_or("the peer's GID is no IPv4 address: give it another index")?;
+        let path = end.path(peer)?;
+        connect(&mut end, &theirs, path)?;
+        tell(&mut connection, &address(&end, &path), self.service)?;
+        end.join(&mut connection)?;
+        connection.read::<{ DONE.len() }>()?;
+        Ok((end, connection, marked.is_some()))
+    }
+}
+
 fn address(end: &End, path: &Path) -> PingpongAddress {
-    PingpongAddress { lid: mark(0), qpn: end.qpn(), psn: end.psn(), gid: gid(End::address(path)) }
+    PingpongAddress { lid: mark(0, end.carrier()), qpn: end.qpn(), psn: end.psn(), gid: gid(End::address(path)) }
 }
 
 /// Tells the peer our queue pair, as often as its program reads one.

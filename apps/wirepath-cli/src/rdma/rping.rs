@@ -10,6 +10,7 @@ use wirepath::worker::StopFlag;
 
 use super::cm::Connected;
 use super::end::End;
+use super::over::Choice;
 use super::{EndOptions, Service};
 
 /// The port that rping listens at.
@@ -29,7 +30,7 @@ pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn E
         return Err(format!("rping's messages have {SIZE_MIN} bytes at least: choose --size").into());
     }
     let len = DATA_AT as u32 + 2 * options.size;
-    let mut end = End::open(options, Service::Rc, len, 4, stop)?;
+    let mut end = End::open(options, Service::Rc, (len, 4), Choice::port(), stop)?;
     let post = |end: &mut End| end.post_recv_at(RECEIVED_AT, INFO_LEN as u32);
     let port = options.port.unwrap_or(PORT);
     let begun = Instant::now();

@@ -8,34 +8,39 @@ use std::thread;
 
 use ::rdma::exchange::DONE;
 use ::rdma::exchange::perftest::{self, PerftestAddress};
+use ::rdma::port::mtu_of;
 use ::rdma::roce::{CompletionKind, Mtu};
 use wirepath::worker::StopFlag;
 
 use super::end::{End, RECEIVES};
 use super::exchange::Connection;
+use super::over::Choice;
 use super::pattern::{OFFERED, Pattern, mark, marked, verified};
 use super::transfer::{address, mtu_of_text, mtu_text, peer_qp};
-use super::{EndOptions, Operation, Service};
+use super::{EndOptions, Operation, Service, via};
 
 /// Serves one peer, whatever of SEND, WRITE, READ and atomics it does.
 pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
     let receives = Receives::new(options.size as usize);
-    let mut end = End::open(options, Service::Rc, receives.end() as u32, 1, stop)?;
+    let mut connection = Connection::accept(options.exchange_port(), stop)?;
+    let mtu = mtu_to_offer(options, &connection)?;
+    let (theirs, their_mtu) = greet(&mut connection, mtu)?;
+    let (peer, marked) = (peer_qp(&theirs, their_mtu.min(mtu))?, marked(theirs.srqn));
+    let (choice, options) = Choice::of_server(options, marked.map(|mark| mark.carrier), &connection)?;
+    let mut end = End::open(&options, Service::Rc, (receives.end() as u32, 1), choice, stop)?;
     Pattern::named(OFFERED).fill(end.memory(), 0, receives.offered);
     for number in 0..receives.count {
         end.post_recv(receives.at(number), options.size)?;
     }
-    let mut connection = Connection::accept(options.exchange_port(), stop)?;
-    let (theirs, mtu) = greet(&mut connection, end.mtu())?;
-    let peer = peer_qp(&theirs, mtu)?;
     let path = end.path(peer.address)?;
     end.connect(&peer, path)?;
-    let ours = PerftestAddress { srqn: mark(0).into(), ..address(&end, &path) }.encode();
-    let what = marked(theirs.srqn);
+    let ours = PerftestAddress { srqn: mark(0, end.carrier()).into(), ..address(&end, &path) }.encode();
+    let what = marked.map(|mark| mark.what);
     connection.write(&ours)?;
+    end.join(&mut connection)?;
     let (sender, ended) = mpsc::channel();
     thread::spawn(move || answer(connection, &ours, &sender));
-    let (received, mut bytes) = serve(&mut end, options, &receives, what.is_some(), &ended)?;
+    let (received, mut bytes) = serve(&mut end, &options, &receives, what.is_some(), &ended)?;
     if what == Some(Operation::Write as u8) {
         bytes = Pattern::compare_written(end.memory(), receives.offered)?;
     }
@@ -57,6 +62,15 @@ pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn E
         end.mtu(),
     )?;
     Ok(())
+}
+
+/// The largest payload of a packet that this end takes, before it is known what carries them.
+fn mtu_to_offer(options: &EndOptions, connection: &Connection) -> Result<Mtu, String> {
+    let local = connection.local()?;
+    match &options.via {
+        Some(via) => mtu_of(via),
+        None => via::with(local).and_then(|via| mtu_of(&via)).or(Ok(Mtu::B4096)),
+    }
 }
 
 /// The steps up to the peer's address, which is not answered yet.

@@ -14,6 +14,7 @@ use wirepath::worker::StopFlag;
 
 use super::end::{End, PeerQp, RD_ATOMICS};
 use super::exchange::Connection;
+use super::over::Choice;
 use super::pattern::{OFFERED, Pattern, mark, marked, messages, verified};
 use super::{EndOptions, Operation, Service};
 
@@ -29,7 +30,8 @@ pub(super) fn run(
 ) -> Result<(), Box<dyn Error>> {
     // A slot for each message in a row that has bytes of its own.
     let (len, slots) = (options.size as usize, messages(options.size as usize));
-    let mut end = End::open(options, Service::Rc, (slots * len) as u32, options.depth, stop)?;
+    let choice = Choice::of_client(options, peer);
+    let mut end = End::open(options, Service::Rc, ((slots * len) as u32, options.depth), choice, stop)?;
     for slot in 0..slots {
         let (message, is_written) =
             (Pattern::of(slot as u64, len), matches!(operation, Operation::Send | Operation::Write));
@@ -37,8 +39,9 @@ pub(super) fn run(
     }
     let path = end.path(peer)?;
     let mut connection = Connection::connect(peer, options.exchange_port(), stop)?;
-    let ours = PerftestAddress { srqn: mark(operation as u8).into(), ..address(&end, &path) };
+    let ours = PerftestAddress { srqn: mark(operation as u8, end.carrier()).into(), ..address(&end, &path) };
     let theirs = greet(&mut end, &mut connection, &ours, path)?;
+    end.join(&mut connection)?;
     // Both wait for each other before the first request; perftest's tools of SEND once more, until
     // the receives are posted, and they tell no figures.
     let is_send = operation == Operation::Send;
@@ -188,12 +191,7 @@ fn report(
     let counters = end.counters();
     let mut out = io::stdout().lock();
     let EndOptions { count, size, depth, .. } = options;
-    writeln!(
-        out,
-        "{operation:?} of {size} bytes, {count} times, {depth} at once; RoCEv2 in software over {}, MTU {}",
-        end.via(),
-        end.mtu()
-    )?;
+    writeln!(out, "{operation:?} of {size} bytes, {count} times, {depth} at once; {}, MTU {}", end.by(), end.mtu())?;
     writeln!(
         out,
         "post to completion: min {:.1} us, p50 {:.1}, p99 {:.1}, max {:.1}",

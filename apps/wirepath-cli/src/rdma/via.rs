@@ -9,24 +9,44 @@ use wirepath::worker::kernel::Mirror;
 use crate::interface::Interface;
 use crate::root::Root;
 
+/// What a caller of these may do where they fail.
+const CHOOSE: &str = "choose the interface by --via";
+
 /// The interface over which the kernel reaches `peer`.
 pub(super) fn to(peer: Ipv4Addr) -> Result<String, String> {
-    let choose = "choose the interface by --via";
-    // Nothing is sent: a datagram socket that is connected has the address of its route.
-    let source = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
-        .and_then(|socket| socket.connect((peer, ROCE_PORT)).and_then(|()| socket.local_addr()))
-        .map_err(|error| format!("the kernel has no route to {peer}: {error}; {choose}"))?;
-    let IpAddr::V4(source) = source.ip() else { return Err(format!("the route to {peer} is none of IPv4; {choose}")) };
+    let source = source(peer).map_err(|why| format!("{why}; {CHOOSE}"))?;
     if source == peer {
-        return Err(format!("{peer} is an address of this host, and RoCE needs another host; {choose}"));
+        return Err(format!("{peer} is an address of this host, and RoCE needs another host; {CHOOSE}"));
     }
-    let mirror = Mirror::open(&Block::heap().scope("route")).map_err(|error| format!("{error}; {choose}"))?;
-    let has_it = |interface: &Interface| {
-        let addresses = mirror.link(&interface.name).map(|link| mirror.addresses(link));
-        addresses.into_iter().flatten().any(|prefix| prefix.address() == source)
-    };
-    let found = Interface::list(&Root::new(None)).into_iter().find(has_it);
-    let name = found.ok_or_else(|| format!("no interface has {source}, from which {peer} is reached; {choose}"))?.name;
+    let name = with(source)?;
     eprintln!("wirepath: {peer} is reached over {name}, as the kernel routes to it");
     Ok(name)
+}
+
+/// The interface that has this address of ours.
+pub(super) fn with(address: Ipv4Addr) -> Result<String, String> {
+    let mirror = Mirror::open(&Block::heap().scope("route")).map_err(|error| format!("{error}; {CHOOSE}"))?;
+    let has_it = |interface: &Interface| {
+        let addresses = mirror.link(&interface.name).map(|link| mirror.addresses(link));
+        addresses.into_iter().flatten().any(|prefix| prefix.address() == address)
+    };
+    let found = Interface::list(&Root::new(None)).into_iter().find(has_it);
+    Ok(found.ok_or_else(|| format!("no interface has {address}; {CHOOSE}"))?.name)
+}
+
+/// Whether this host has the address.
+pub(super) fn is_local(address: Ipv4Addr) -> bool {
+    source(address).is_ok_and(|source| source == address)
+}
+
+/// The address of ours from which the kernel sends to `peer`. Nothing is sent: a datagram socket
+/// that is connected has the address of its route.
+fn source(peer: Ipv4Addr) -> Result<Ipv4Addr, String> {
+    let source = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
+        .and_then(|socket| socket.connect((peer, ROCE_PORT)).and_then(|()| socket.local_addr()))
+        .map_err(|error| format!("the kernel has no route to {peer}: {error}"))?;
+    match source.ip() {
+        IpAddr::V4(source) => Ok(source),
+        IpAddr::V6(_) => Err(format!("the route to {peer} is none of IPv4")),
+    }
 }

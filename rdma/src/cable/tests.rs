@@ -1,0 +1,222 @@
+//! A program over each cable, and ends that break the rules.
+
+use core::net::Ipv4Addr;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+use crate::roce::{
+    Access, Addresses, Buffer, CqHandle, Data, Device, DeviceConfig, Mr, Mtu, Path, QpAttributes, QpHandle, QpOptions,
+    QpState, Region, Remote, SendOperation, SendRequest, Sge, Status,
+};
+use crate::wire::opcode::Transport;
+use crate::wire::psn::Psn;
+use crate::wire::qpn::Qpn;
+
+/// A name for a file that nobody else has.
+fn name() -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("wirepath-cable-{}-{number}", std::process::id()))
+}
+
+fn shared_memory() -> [SharedMemory; 2] {
+    let name = name();
+    let made = SharedMemory::create(&name).unwrap();
+    let opened = SharedMemory::open(&name).unwrap();
+    assert!(!name.exists(), "who opens it removes the name");
+    [made, opened]
+}
+
+fn connection() -> [TcpStream; 2] {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    [here, listener.accept().unwrap().0]
+}
+
+/// A device at an end of a cable, with a queue pair and memory.
+struct End<C> {
+    device: CabledDevice<C>,
+    qp: QpHandle,
+    cq: CqHandle,
+    memory: Buffer,
+    mr: Mr,
+}
+
+const MEMORY: usize = 1 << 20;
+
+impl<C: Cable> End<C> {
+    fn new(cable: C) -> Self {
+        let mut device = Device::new(&DeviceConfig { mtu: Mtu::B4096, ..DeviceConfig::default() });
+        let (pd, cq) = (device.create_pd().unwrap(), device.create_cq(64).unwrap());
+        let memory = Buffer::zeroed(MEMORY);
+        let mr = device.register(pd, Region::from(&memory), Access::LOCAL_WRITE | access()).unwrap();
+        let options = QpOptions {
+            transport: Transport::Rc,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            send_depth: 16,
+            recv_depth: 16,
+            srq: None,
+            signals_all: true,
+        };
+        let qp = device.create_qp(&options).unwrap();
+        Self { device: CabledDevice::new(device, cable), qp, cq, memory, mr }
+    }
+
+    fn connect(&mut self, peer: Qpn) {
+        let (source, destination) = (Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST);
+        let link = crate::roce::Link { destination: [0; 6], source: [0; 6], vlan: None };
+        let init = QpAttributes {
+            pkey_index: Some(0),
+            port: Some(1),
+            access: Some(access()),
+            ..QpAttributes::to(QpState::Init)
+        };
+        let rtr = QpAttributes {
+            path: Some(Path::new(link, Addresses::Ipv4 { source, destination })),
+            mtu: Some(Mtu::B4096),
+            destination: Some(peer),
+            rq_psn: Some(Psn::new(0)),
+            max_dest_rd_atomic: Some(4),
+            min_rnr_timer: Some(1),
+            ..QpAttributes::to(QpState::Rtr)
+        };
+        let rts = QpAttributes {
+            sq_psn: Some(Psn::new(0)),
+            max_rd_atomic: Some(4),
+            retry_cnt: Some(7),
+            rnr_retry: Some(7),
+            timeout: Some(14),
+            ..QpAttributes::to(QpState::Rts)
+        };
+        for step in [init, rtr, rts] {
+            self.device.device_mut().modify_qp(self.qp, &step).unwrap();
+        }
+    }
+}
+
+fn access() -> Access {
+    Access::REMOTE_WRITE | Access::REMOTE_READ
+}
+
+/// Writes the first half of A's memory into B's, and reads it back into the second: more packets
+/// than any cable holds.
+fn write_and_read(cables: [impl Cable; 2]) {
+    let [mut a, mut b] = cables.map(End::new);
+    let numbers = [&a, &b].map(|end| end.device.device().qpn(end.qp).unwrap());
+    a.connect(numbers[1]);
+    b.connect(numbers[0]);
+    let half = MEMORY / 2;
+    let bytes: Vec<u8> = (0..half).map(|at| (at / 251) as u8 ^ at as u8).collect();
+    a.memory.write(0, &bytes);
+    let remote = Remote { address: b.mr.address, rkey: b.mr.key };
+    let mut now = 0;
+    for (operation, at) in [(SendOperation::Write(remote), 0), (SendOperation::Read(remote), half)] {
+        let sges = [Sge { address: a.mr.address + at as u64, len: half as u32, lkey: a.mr.key }];
+        a.device.device_mut().post_send(a.qp, &SendRequest::new(1, operation, Data::Sges(&sges))).unwrap();
+        let done = (0..100_000).find_map(|_| {
+            now += 1000;
+            a.device.turn(now).unwrap();
+            b.device.turn(now).unwrap();
+            a.device.device_mut().poll_cq(a.cq)
+        });
+        assert_eq!(done.map(|done| done.status), Some(Status::Success));
+    }
+    let mut found = vec![0; half];
+    for (memory, at) in [(&b.memory, 0), (&a.memory, half)] {
+        memory.read(at, &mut found);
+        assert!(found == bytes, "bytes changed on the way");
+    }
+    assert_eq!(a.device.device().qp_counters(a.qp).unwrap().retransmits, 0, "a cable loses nothing");
+}
+
+#[test]
+fn shared_memory_carries_a_write_and_a_read() {
+    write_and_read(shared_memory());
+}
+
+#[test]
+fn tcp_carries_a_write_and_a_read() {
+    write_and_read(connection().map(|stream| FramedTcp::new(stream).unwrap()));
+}
+
+#[test]
+fn full_ring_has_room_again_when_the_other_end_has_received() {
+    let [mut here, mut there] = shared_memory();
+    let mut frame = [0; FRAME_LEN_MAX];
+    let mut sent = 0_u64;
+    while here.has_room().unwrap() {
+        here.send(&sent.to_be_bytes()).unwrap();
+        sent += 1;
+    }
+    assert_eq!(sent, 256);
+    for number in 0..sent {
+        assert_eq!(there.receive(&mut frame).unwrap(), Some(8));
+        assert_eq!(frame[..8], number.to_be_bytes());
+    }
+    assert!(there.receive(&mut frame).unwrap().is_none() && here.has_room().unwrap());
+}
+
+/// Writes a word of the file, as a hostile other end would, and receives.
+fn receives_after(at: u64, word: u64) -> CableError {
+    let name = name();
+    let mut here = SharedMemory::create(&name).unwrap();
+    let file = OpenOptions::new().write(true).open(&name).unwrap();
+    // A frame from the opener, who is there in name only.
+    file.write_all_at(&1_u64.to_ne_bytes(), 64).unwrap();
+    file.write_all_at(&word.to_ne_bytes(), at).unwrap();
+    let mut frame = [0; FRAME_LEN_MAX];
+    here.receive(&mut frame).unwrap_err()
+}
+
+#[test]
+fn numbers_and_lengths_of_a_hostile_end_are_refused() {
+    for (at, word) in [(64, 257), (64, u64::MAX), (4096, FRAME_LEN_MAX as u64 + 1), (4096, u64::MAX)] {
+        let error = receives_after(at, word);
+        assert!(matches!(error, CableError::Broken(_)), "{word:#x} at {at}: {error}");
+    }
+    let name = name();
+    let mut here = SharedMemory::create(&name).unwrap();
+    let file = OpenOptions::new().write(true).open(&name).unwrap();
+    while here.has_room().unwrap() {
+        here.send(&[1]).unwrap();
+    }
+    file.write_all_at(&1000_u64.to_ne_bytes(), 256).unwrap();
+    assert!(matches!(here.has_room(), Err(CableError::Broken(_))), "more frames read than were sent");
+}
+
+#[test]
+fn file_that_is_no_cable_is_not_opened() {
+    let (name, long) = (name(), 4096 + 2 * 256 * 4224);
+    for len in [0, 8, long] {
+        fs::write(&name, vec![0; len]).unwrap();
+        assert!(SharedMemory::open(&name).is_err(), "{len} bytes");
+        assert!(SharedMemory::create(&name).is_err(), "a file that is there is not taken over");
+    }
+    fs::remove_file(&name).unwrap();
+    drop(SharedMemory::create(&name).unwrap());
+    assert!(!name.exists(), "a cable that nobody opened goes with its maker");
+}
+
+#[test]
+fn tcp_cable_says_that_the_other_end_is_gone_or_wrote_nonsense() {
+    let [here, mut there] = connection();
+    let (mut cable, mut frame) = (FramedTcp::new(here).unwrap(), [0; FRAME_LEN_MAX]);
+    there.write_all(&[0, 3, 1, 2]).unwrap();
+    assert!(cable.receive(&mut frame).unwrap().is_none(), "a byte is missing");
+    there.write_all(&[3, 0xff, 0xff]).unwrap();
+    let taken = (0..1_000_000).find_map(|_| cable.receive(&mut frame).unwrap());
+    assert!(taken == Some(3) && frame[..3] == [1, 2, 3]);
+    assert!(matches!(cable.receive(&mut frame), Err(CableError::Broken(_))));
+    let [here, there] = connection();
+    let mut cable = FramedTcp::new(here).unwrap();
+    drop(there);
+    let gone = (0..1_000_000).find_map(|_| cable.receive(&mut frame).err());
+    assert!(matches!(gone, Some(CableError::Closed)), "{gone:?}");
+}
