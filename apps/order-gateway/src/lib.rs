@@ -8,7 +8,7 @@
 //! ```
 //!
 //! [`Gateway`] has no line and no clock, and a [`Run`] has those of its [`host`]: the same code
-//! runs over [`kernel`] sockets, over wirepath's TCP and in tests. It starts disarmed, with limits
+//! runs over [`kernel`] sockets, over wirepath's TCP ([`wire`]) and in tests. It starts disarmed, with limits
 //! of zero where none are set. A request that is refused has written nothing but its reason.
 
 mod audit;
@@ -30,6 +30,7 @@ pub mod standby;
 mod strategy;
 mod sync;
 mod text;
+pub mod wire;
 
 pub use audit::{Audit, AuditCsv, Direction};
 pub use config::{Config, JournalConfig, MirrorConfig, Sample, StandbyConfig, VenueClient, VenueConfig};

@@ -20,9 +20,10 @@ use order_gateway::drop_copy::DropCopyLine;
 use order_gateway::host::Host;
 use order_gateway::kernel::{Kernel, dial, join, listen};
 use order_gateway::standby::{Followed, MirrorPolicy, Role, StandbyLink, follow, hold, mirror_address, proven};
+use order_gateway::wire::{WireHost, WirePort};
 use order_gateway::{
     Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, LimitsFile, LineConfig, MappedFile,
-    MirrorConfig, RdmaPort, Run, StandbyConfig, SyncPolicy, TimedSync, VenueClient, journal_csv,
+    MirrorConfig, RdmaPort, Run, StandbyConfig, Strategy, SyncPolicy, TimedSync, VenueClient, journal_csv,
 };
 use samples::SampleStrategy;
 use wirepath::worker::StopFlag;
@@ -215,27 +216,43 @@ fn trade_by<S: VenueSession>(
     let standby = standby_link(config, standby)?;
     let instruments = limits.instruments();
     let symbols: Vec<_> = instruments.iter().map(|instrument| instrument.symbol).collect();
-    let sockets = join(config.feed())?;
+    let wire = config.wire();
+    let sockets = if wire.is_some() { Vec::new() } else { join(config.feed())? };
     let line = LineConfig { secondary: config.venue.secondary, ..LineConfig::new(config.venue.primary) };
     let gateway = Gateway::new(SampleStrategy::new(config.strategy), core);
-    let mut run = Run::new(gateway, line, Box::new(kernel.clone()));
+    let machine = WireHost::new(kernel.clone(), [Some(config.venue.primary), config.venue.secondary]);
+    let handle = machine.handle();
+    let host: Box<dyn Host> = if wire.is_some() { Box::new(machine) } else { Box::new(kernel.clone()) };
+    let mut run = Run::new(gateway, line, host);
     kernel.follow_wall_clock().map_err(Error::failed)?;
     if config.journal.sync() == SyncPolicy::Timed {
         run.sync = Some(TimedSync::start(file).map_err(Error::failed)?);
     }
-    run.feed = (!sockets.is_empty()).then(|| (Feed::new(&symbols, &FeedConfig::default()), sockets));
+    let has_feed = config.feed().next().is_some();
+    run.feed = has_feed.then(|| (Feed::new(&symbols, &FeedConfig::default()), sockets));
     run.audit = config.audit.as_deref().map(start_audit).transpose()?;
     run.commands = Some(start_control(config, limits, kill)?);
     run.standby = standby;
     if let Some(config) = config.drop_copy() {
         run.compare_with(DropCopyLine::new(config, kernel.now_ns(), kernel.epoch_offset_ns()));
     }
-    run.run(|_| stop.is_stopping(), say);
+    let Some(wire) = wire else {
+        run.run(|_| stop.is_stopping(), say);
+        tell_counts(&run);
+        return Ok(());
+    };
+    let mut port = WirePort::open(&wire, (run, handle), say)?;
+    let counts = port.run(|| stop.is_stopping());
+    tell_counts(port.gateway());
+    println!("  requests: {counts}");
+    Ok(())
+}
+
+fn tell_counts<T: Strategy, S: VenueSession, M: JournalMemory>(run: &Run<T, S, M>) {
     println!("{}", run.gateway.core().counts());
     if let Some((writes, losses)) = run.standby.as_ref().and_then(StandbyLink::mirror_counts) {
         println!("  mirror: {} WRITEs, {} waits for room, {losses} connections lost", writes.writes, writes.waits);
     }
-    Ok(())
 }
 
 /// The listener for a standby; `standby` is the one that the journal names.

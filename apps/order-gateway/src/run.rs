@@ -1,5 +1,6 @@
 //! A gateway with its connections: one thread, which spins or sleeps.
 
+use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::mpsc::Receiver;
 use std::thread;
@@ -308,26 +309,9 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     }
 
     fn send(&mut self) -> Result<bool, String> {
-        let (core, Some(stream)) = (self.gateway.core(), &mut self.connection.stream) else { return Ok(false) };
-        let mut bytes = core.to_send();
-        if let Some(link) = &mut self.standby {
-            bytes = &bytes[..link.sendable(bytes.len(), core.journal(), self.host.now_ns())];
-        }
-        if bytes.is_empty() {
-            return Ok(false);
-        }
-        match stream.write(bytes) {
-            Ok(len) => {
-                record(&mut self.audit, &*self.host, Direction::Out, &bytes[..len]);
-                self.gateway.core_mut().sent(len);
-                if let Some(link) = &mut self.standby {
-                    link.sent(len);
-                }
-                Ok(true)
-            }
-            Err(error) if is_nothing(&error) => Ok(false),
-            Err(error) => Err(format!("the connection is broken: {error}")),
-        }
+        let Self { gateway, standby, audit, host, connection, .. } = self;
+        let Some(stream) = &mut connection.stream else { return Ok(false) };
+        Outgoing { gateway, standby, audit, host: &**host }.write(|bytes| stream.write(bytes))
     }
 
     /// Goes on with the attempt that is under way, or begins one when its time has come.
@@ -363,7 +347,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     }
 
     /// Orders that the kernel still holds must not leave minutes later, when nobody counts on them.
-    fn close(&mut self, why: &str, report: &mut impl FnMut(&str)) {
+    pub(crate) fn close(&mut self, why: &str, report: &mut impl FnMut(&str)) {
         report(why);
         self.connection.reset(report);
         self.connection.is_secondary_next = !self.connection.is_secondary_next;
@@ -386,6 +370,38 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         let _ = self.send();
         self.connection.stream = None;
         self.gateway.disconnected(now_ns);
+    }
+
+    /// Takes a packet of one of the feed's lines, from a port that brought it in this call. What the
+    /// strategy sends is given to `write` before this returns.
+    ///
+    /// # Errors
+    ///
+    /// The connection is broken: it is to be closed.
+    pub(crate) fn on_packet(
+        &mut self,
+        line: Line,
+        packet: &[u8],
+        mut write: impl FnMut(&[u8]) -> io::Result<usize>,
+    ) -> Result<(), String> {
+        let Self { gateway, standby, audit, host, feed: Some((feed, _)), .. } = self else { return Ok(()) };
+        let now_ns = host.now_ns();
+        if feed.on_packet(line, packet, now_ns) {
+            gateway.core_mut().feed_heard(now_ns);
+        }
+        // An order of now would leave when the standby has not taken over. The next packet, or the
+        // turn's end, tells the strategy of the books.
+        if standby.as_ref().is_some_and(StandbyLink::hands_over) {
+            return Ok(());
+        }
+        let (mut written, mut outgoing) = (Ok(()), Outgoing { gateway, standby, audit, host: &**host });
+        feed.publish(now_ns, |book| {
+            outgoing.gateway.on_book(book);
+            if written.is_ok() {
+                written = outgoing.write(&mut write).map(drop);
+            }
+        });
+        written
     }
 
     fn feed(&mut self) -> bool {
@@ -460,6 +476,40 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             report(NOBODY);
         }
         handed == Some(true)
+    }
+}
+
+/// What decides which bytes may leave.
+struct Outgoing<'a, T, S, M> {
+    gateway: &'a mut Gateway<T, S, M>,
+    standby: &'a mut Option<StandbyLink>,
+    audit: &'a mut Option<Audit>,
+    host: &'a dyn Host,
+}
+
+impl<T: Strategy, S: VenueSession, M: JournalMemory> Outgoing<'_, T, S, M> {
+    /// Gives `write` what the session has written, as far as the standby lets it leave. Whether
+    /// something left.
+    #[inline]
+    fn write(&mut self, write: impl FnOnce(&[u8]) -> io::Result<usize>) -> Result<bool, String> {
+        let core = self.gateway.core();
+        let mut bytes = core.to_send();
+        if let Some(link) = self.standby {
+            bytes = &bytes[..link.sendable(bytes.len(), core.journal(), self.host.now_ns())];
+        }
+        if bytes.is_empty() {
+            return Ok(false);
+        }
+        match write(bytes) {
+            Ok(len) => {
+                record(self.audit, self.host, Direction::Out, &bytes[..len]);
+                self.gateway.core_mut().sent(len);
+                self.standby.iter_mut().for_each(|link| link.sent(len));
+                Ok(true)
+            }
+            Err(error) if is_nothing(&error) => Ok(false),
+            Err(error) => Err(format!("the connection is broken: {error}")),
+        }
     }
 }
 

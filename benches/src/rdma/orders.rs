@@ -3,7 +3,7 @@
 
 use market::{Price, Side, Symbol};
 use order_entry::journal::Journal;
-use order_entry::risk::{InstrumentIdx, InstrumentLimits, Limits, Market, NewOrder, Rate, RateLimits, Route};
+use order_entry::risk::{InstrumentIdx, InstrumentLimits, Limits, Market, NewOrder, Rate, RateLimits};
 use order_entry::{ManagerConfig, OrderManager};
 use rdma::mirror::MirrorOptions;
 use rdma::testing::Mirrored;

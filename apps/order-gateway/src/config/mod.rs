@@ -24,6 +24,7 @@ use crate::error::Error;
 use crate::limits::LimitsFile;
 use crate::memory::SyncPolicy;
 use crate::standby::{LEASE_MAX, LEASE_MIN, Secret};
+use crate::wire::WirePortConfig;
 
 pub use mirror::MirrorConfig;
 pub use venue::{VenueClient, VenueConfig};
@@ -297,6 +298,15 @@ impl Config {
              price, such as 50",
             self.venue.protocol_name()
         ))
+    }
+
+    /// The port by which the venue is called and the feed comes, where it is ours; `None` over the
+    /// kernel's sockets.
+    pub fn wire(&self) -> Option<WirePortConfig> {
+        let (via, local_port) = self.venue.port()?;
+        let venue = [Some(self.venue.primary), self.venue.secondary].into_iter().flatten().collect();
+        let feed = self.feed().map(|(line, _)| line).collect();
+        Some(WirePortConfig { via: via.to_owned(), local_port, venue, feed })
     }
 
     /// When a thrown kill switch ends the session.

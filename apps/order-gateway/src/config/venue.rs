@@ -32,6 +32,11 @@ pub struct VenueConfig {
     /// Where to connect when the primary does not answer. By default none.
     #[serde(default, deserialize_with = "optional_endpoint")]
     pub secondary: Option<SocketAddrV4>,
+    /// Whose TCP the session goes by. By default the kernel's.
+    #[serde(default)]
+    transport: Transport,
+    via: Option<Spanned<String>>,
+    local_port: Option<Spanned<u16>>,
     /// The venue cancels all orders of the session where its connection breaks. By default false.
     #[serde(default)]
     pub cancel_on_disconnect: bool,
@@ -50,6 +55,15 @@ pub struct VenueConfig {
     capacity: Option<Spanned<CapacityWord>>,
     self_match: Option<Spanned<SelfMatchWord>>,
     ilink3: Option<Spanned<Ilink3Section>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Transport {
+    #[default]
+    Kernel,
+    /// On a port of ours, where the feed comes too.
+    Wirepath,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -208,6 +222,7 @@ type Key<'a> = (&'static str, Option<&'a Spanned<String>>);
 
 impl VenueConfig {
     pub(super) fn check(&self) -> Result<(), Problem> {
+        self.check_transport()?;
         let Self { password, user, sub_id, firm, sender, target, username, account, opens, closes, .. } = self;
         let ouch = [("user", user.as_ref()), ("firm", firm.as_ref())];
         let boe = [("sub_id", sub_id.as_ref()), ("operator", self.operator.as_ref())];
@@ -263,6 +278,33 @@ impl VenueConfig {
                 self.ilink3.as_ref().ok_or_else(|| self.missing("ilink3"))?.get_ref().check()
             }
         }
+    }
+
+    /// A port of ours has a name, and a local port that no connection of the kernel takes.
+    fn check_transport(&self) -> Result<(), Problem> {
+        let is_wirepath = self.transport == Transport::Wirepath;
+        let (via, port) = (self.via.as_ref(), self.local_port.as_ref());
+        let missing = |key: &str| {
+            let what = format!("transport = \"wirepath\" needs the key `{key}` in [venue]");
+            Err(Problem::new(self.protocol.span(), what))
+        };
+        let strange =
+            |key: &str, at| Err(Problem::new(at, format!("`{key}` of [venue] is for transport = \"wirepath\"")));
+        match (is_wirepath, via, port) {
+            (true, None, _) => missing("via"),
+            (true, _, None) => missing("local_port"),
+            (true, _, Some(port)) if *port.get_ref() == 0 => Err(Problem::new(port.span(), "a port is 1 to 65535")),
+            (false, Some(via), _) => strange("via", via.span()),
+            (false, _, Some(port)) => strange("local_port", port.span()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The port by which the venue is called, where it is ours, and from where.
+    pub(super) fn port(&self) -> Option<(&str, u16)> {
+        let is_wirepath = self.transport == Transport::Wirepath;
+        let (via, port) = self.via.as_ref().zip(self.local_port.as_ref()).filter(|_| is_wirepath)?;
+        Some((via.get_ref(), *port.get_ref()))
     }
 
     /// An instrument that the section must name and does not.
