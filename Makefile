@@ -83,10 +83,10 @@ order: tools ## a tick over UDP fires an order over TCP within one poll_once, ov
 	cargo run --profile demo -p wirepath --example order
 
 .PHONY: trade
-trade: root tools ## as root: an exchange and an order gateway trade over a veth, and both ends' books balance; TRADE_SECONDS=5
+trade: root tools ## as root: an exchange and an order gateway trade over a veth, and both ends' books balance; TRADE_SECONDS=5, TRANSPORT=wirepath
 	$(call want,ip,iproute2,for network namespaces,exit 2)
 	cargo build --profile demo -p exchange-sim -p order-gateway
-	@scripts/demo-trade $(DEMO) $(TRADE_SECONDS)
+	@scripts/demo-trade $(DEMO) $(TRADE_SECONDS) $(TRANSPORT)
 
 .PHONY: sockets
 sockets: root tools ## as root: redis-server on wirepath in a namespace, redis-benchmark on the kernel in another, then both on the kernel

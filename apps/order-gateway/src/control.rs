@@ -12,12 +12,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use order_entry::risk::{InstrumentIdx, KillCause, KillSwitch, Limits};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
 
 use crate::core::Instrument;
 use crate::limits::LimitsFile;
 
 /// Bytes of a command's line that are read.
 const LINE_MAX: usize = 256;
+
+/// How long a command's line may take; nobody else is heard meanwhile.
+const LINE_TIME: Duration = Duration::from_secs(1);
+/// The same of who may not command.
+const STRANGERS_TIME: Duration = Duration::from_millis(20);
 
 /// How long the hot core may take to say how it is; it looks once a turn.
 const STATUS_MAX: Duration = Duration::from_secs(2);
@@ -112,8 +119,8 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
 /// it is read, because a socket that is closed with bytes unread resets, and loses its answer. A
 /// second is enough, so that nobody who sends slowly keeps the kill file and the signals from being
 /// heard.
-fn read_line(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
-    let end = Instant::now() + Duration::from_secs(1);
+fn read_line(mut stream: &UnixStream, within: Duration) -> io::Result<Vec<u8>> {
+    let end = Instant::now() + within;
     let mut line = Vec::new();
     loop {
         let left = end.saturating_duration_since(Instant::now());
@@ -165,7 +172,15 @@ impl Control {
 
     fn serve(&mut self, stream: UnixStream) -> io::Result<()> {
         stream.set_nonblocking(false)?;
-        let line = read_line(&stream)?;
+        // The mode keeps others out, but for the moment between the socket's making and its mode.
+        let uid = socket_peercred(&stream)?.uid;
+        if !uid.is_root() && uid != geteuid() {
+            eprintln!("order-gateway: user {} is refused at the control socket", uid.as_raw());
+            // So that the answer arrives; what the word is does not matter.
+            let _ = read_line(&stream, STRANGERS_TIME);
+            return writeln!(&stream, "refused: the user who runs the gateway, and root, may command it");
+        }
+        let line = read_line(&stream, LINE_TIME)?;
         let answer = match self.answer(String::from_utf8_lossy(&line).trim()) {
             Ok(answer) => answer,
             Err(why) => format!("refused: {why}"),

@@ -2,10 +2,12 @@
 //! gateway is the program, and its venue does not answer.
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::net::Shutdown;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -247,6 +249,34 @@ fn who_says_half_a_word_does_not_keep_the_kill_file_from_being_heard() {
     // Half a word is none.
     stream.shutdown(Shutdown::Write).unwrap();
     gateway.becomes("killed by the kill file");
+}
+
+/// As a gateway whose umask let the socket's mode be wide for a moment.
+#[test]
+fn user_who_does_not_run_the_gateway_is_refused_whatever_the_sockets_mode() {
+    let gateway = Running::start();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&gateway.path("socket")), 0o600);
+    for path in [gateway.directory.path().to_owned(), gateway.path("socket")] {
+        std::fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
+    }
+    let program = gateway.path("program");
+    std::fs::copy(env!("CARGO_BIN_EXE_order-gateway"), &program).unwrap();
+    let told = Command::new("setpriv")
+        .args(["--reuid=65534", "--clear-groups"])
+        .arg(program)
+        .arg("tell")
+        .args([gateway.path("socket").into_os_string(), "arm".into()])
+        .output();
+    match told {
+        Ok(told) if !String::from_utf8_lossy(&told.stderr).contains("setpriv:") => {
+            let said = String::from_utf8(told.stderr).unwrap();
+            assert!(!told.status.success() && said.contains("refused: the user who runs the gateway"), "{said}");
+            gateway.wait_for("user 65534 is refused");
+            gateway.becomes("disarmed");
+        }
+        _ => println!("SKIPPED: another user's command needs setpriv and root"),
+    }
 }
 
 #[test]

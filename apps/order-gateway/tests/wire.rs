@@ -301,3 +301,14 @@ fn killed_gateway_logs_out_over_wirepaths_tcp_too() {
     both.pass(Duration::from_secs(5));
     assert_eq!(both.far.app().connections, 1);
 }
+
+#[test]
+fn gateway_that_has_logged_out_calls_no_more_and_hears_no_tick() {
+    let mut both = Both::new(&KillSwitch::new());
+    both.near.with_app(both.now, |app, cx| app.gateway.log_out(cx));
+    both.turns(10);
+    assert!(both.far.app().connection.is_none());
+    both.tick(10_000);
+    both.pass(Duration::from_secs(9));
+    assert_eq!((both.far.app().connections, both.orders()), (1, vec![]));
+}

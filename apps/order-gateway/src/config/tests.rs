@@ -304,3 +304,21 @@ fn limits_that_leave_self_matches_to_the_venue_need_to_know_how_it_prevents_them
         }
     }
 }
+
+#[test]
+fn transport_of_wirepath_needs_a_port_and_says_which_keys_are_its_own() {
+    let with = |more: &str| GOOD.replace("capacity", &format!("{more}\ncapacity"));
+    let whole = with("transport = \"wirepath\"\nvia = \"eth1\"\nlocal_port = 40000\nsecondary = \"192.0.2.2:9100\"");
+    let wire = parse::<Config>(&whole, Config::check).unwrap().wire().unwrap();
+    assert_eq!((&*wire.via, wire.local_port, wire.venue.len()), ("eth1", 40_000, 2));
+    assert_eq!(parse::<Config>(GOOD, Config::check).unwrap().wire().map(|wire| wire.via), None);
+    for (more, what) in [
+        ("transport = \"wirepath\"\nvia = \"eth1\"", "transport = \"wirepath\" needs the key `local_port` in [venue]"),
+        ("transport = \"wirepath\"\nlocal_port = 40000", "transport = \"wirepath\" needs the key `via` in [venue]"),
+        ("transport = \"wirepath\"\nvia = \"eth1\"\nlocal_port = 0", "a port is 1 to 65535"),
+        ("via = \"eth1\"", "`via` of [venue] is for transport = \"wirepath\""),
+        ("transport = \"kernel\"\nlocal_port = 4", "`local_port` of [venue] is for transport = \"wirepath\""),
+    ] {
+        assert_eq!(place(&with(more)).2, what);
+    }
+}

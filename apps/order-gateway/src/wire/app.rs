@@ -56,7 +56,8 @@ pub struct WireGateway<T, S, M, H> {
     /// A tick's code has displaced an order's from the cache.
     is_cold: bool,
     report: Box<dyn FnMut(&str)>,
-    has_handed_over: bool,
+    /// A person had the standby take over, or the gateway has logged out.
+    is_over: bool,
 }
 
 impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> WireGateway<T, S, M, H> {
@@ -71,7 +72,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> WireGateway<T, S, 
             prepared: Prepared::default(),
             is_cold: false,
             report: Box::new(report),
-            has_handed_over: false,
+            is_over: false,
         }
     }
 
@@ -80,13 +81,15 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> WireGateway<T, S, 
         WireCounts { fired: self.prepared.fired, sent: self.prepared.sent }
     }
 
-    /// Whether a person had the standby take over: the port is to be dropped.
-    pub const fn has_handed_over(&self) -> bool {
-        self.has_handed_over
+    /// Whether a person had the standby take over, or [`WireGateway::log_out`] was called: the port
+    /// is to be dropped when what has left is acknowledged.
+    pub const fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// Logs out, and closes the connection behind that.
     pub fn log_out(&mut self, cx: &mut Cx<'_>) {
+        self.is_over = true;
         self.run.log_out();
         self.carry_out(cx);
     }
@@ -181,6 +184,9 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> App for WireGatewa
 
     #[inline]
     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
+        if self.is_over {
+            return;
+        }
         self.machine.clock.set(cx.now.as_nanos());
         self.is_cold = true;
         let line = if datagram.consumer == consumer::FEED { Line::A } else { Line::B };
@@ -214,9 +220,10 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> App for WireGatewa
 
     fn tick(&mut self, cx: &mut Cx<'_>) {
         self.machine.clock.align(cx.now.as_nanos(), || self.machine.inner.now_ns());
-        if self.run.turn(&mut self.report) == Turn::HandedOver {
-            self.has_handed_over = true;
+        if self.is_over {
+            return;
         }
+        self.is_over = self.run.turn(&mut self.report) == Turn::HandedOver;
         self.carry_out(cx);
         if let Some(connection) = self.connection {
             self.pace(connection, cx);
