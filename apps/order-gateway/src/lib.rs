@@ -8,8 +8,9 @@
 //! ```
 //!
 //! [`Gateway`] has no line and no clock, and a [`Run`] has those of its [`host`]: the same code
-//! runs over [`kernel`] sockets, over wirepath's TCP ([`wire`]) and in tests. It starts disarmed, with limits
-//! of zero where none are set. A request that is refused has written nothing but its reason.
+//! runs over [`kernel`] sockets, over wirepath's TCP ([`wire`]) and in tests. It starts disarmed,
+//! with limits of zero where none are set. A request that is refused has written nothing but its
+//! reason.
 
 mod audit;
 mod config;

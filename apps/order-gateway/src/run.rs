@@ -372,8 +372,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         self.gateway.disconnected(now_ns);
     }
 
-    /// Takes a packet of one of the feed's lines, from a port that brought it in this call. What the
-    /// strategy sends is given to `write` before this returns.
+    /// Takes a packet of one of the feed's lines, from a port that brought it in this call. What
+    /// the strategy sends is given to `write` before this returns.
     ///
     /// # Errors
     ///
