@@ -94,10 +94,12 @@ impl Format {
 
     /// Bytes that the books of one channel allocate.
     pub(crate) fn memory(self, capacity: CapacityPlan) -> u128 {
-        fn of<P: Protocol>(capacity: CapacityPlan) -> u128 {
-            P::Books::memory(capacity.over(P::capacity()))
-        }
-        with_protocol!(self, P => of::<P>(capacity))
+        with_protocol!(self, P => <<P as Protocol>::Books as AllocatedBooks>::memory(self.capacity(capacity)))
+    }
+
+    /// The memory of one channel: the operator's limits, and the usual needs of the format.
+    pub(crate) fn capacity(self, plan: CapacityPlan) -> Capacity {
+        with_protocol!(self, P => plan.over(<P as Protocol>::capacity()))
     }
 
     /// The largest channel number that the format's packet header can hold (IEX's channel ID, the

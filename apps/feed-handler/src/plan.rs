@@ -131,6 +131,12 @@ impl FeedPlan {
         self.formats().into_iter().map(books).collect()
     }
 
+    /// Instruments that the books of one channel have a place for, at most.
+    pub fn instruments_max(&self) -> usize {
+        let capacities = self.formats().into_iter().map(|format| format.capacity(self.capacity).books);
+        capacities.max().unwrap_or_default()
+    }
+
     /// The number of the first channel of each set of `part`, which is of this plan.
     pub(crate) fn first_channels(&self, part: &Self) -> Vec<usize> {
         let mut first = 0;

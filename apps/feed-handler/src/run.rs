@@ -153,7 +153,6 @@ fn gone(interface: &str) -> String {
 }
 
 /// What a sink is made for: a worker and its channels.
-#[derive(Debug)]
 pub struct SinkContext {
     /// The worker's queue; 0 in a replay.
     pub queue: u16,
@@ -165,6 +164,8 @@ pub struct SinkContext {
     /// Add it to the times that the sink is given, which are of the worker's clock, and they are ns
     /// since 1970, as the wall clock was at the start. 0 in a replay, whose times are recorded.
     pub unix_offset_ns: u64,
+    /// The worker's counters, for those of the sink.
+    pub scope: Scope,
 }
 
 /// The task of a port's worker. `F` makes the sink of its events.
@@ -256,8 +257,9 @@ impl<S: EventSink + Clone + 'static, F: Fn(&SinkContext) -> Result<S, Error>> Wo
         let sizing = builder.sizing();
         let unix_offset_ns = unix_offset_ns(frames.clock, &mut clock);
         let first_channels = self.plan.first_channels(&plan);
-        let sink =
-            (self.sinks)(&SinkContext { queue: worker.queue(), plan: plan.clone(), first_channels, unix_offset_ns })?;
+        let (queue, own) = (worker.queue(), plan.clone());
+        let context = SinkContext { queue, plan: own, first_channels, unix_offset_ns, scope: scope.clone() };
+        let sink = (self.sinks)(&context)?;
         let Made { feed, threads } = make(Parts { plan: &plan, arrival: frames.clock, sink, sampler, scope: &scope })?;
         let built = builder.build_with(feed, &scope, nodes).map_err(Error::failed)?;
         if let Some(fallback) = built.pool().region().mapping().and_then(|mapping| mapping.fallback()) {

@@ -28,9 +28,14 @@ impl GatewayCounts {
         self.quotes_refused.load(Ordering::Relaxed)
     }
 
-    /// Gaps, each of which is a flag of the next record of its channel.
+    /// Gaps, each of which is a record of its channel.
     pub fn gaps(&self) -> u64 {
         self.gaps.load(Ordering::Relaxed)
+    }
+
+    /// A sentence as soon as a quote has no place in a ring.
+    pub fn notice(&self) -> Option<&'static str> {
+        (self.quotes_refused() > 0).then_some(NO_PLACE)
     }
 
     pub(crate) fn add_record(&self) {
@@ -52,7 +57,26 @@ impl fmt::Display for GatewayCounts {
         write!(f, "handed on {records} events and {quotes} changes of quotes, {gaps} gaps")?;
         match self.quotes_refused() {
             0 => Ok(()),
-            refused => write!(f, "; {refused} changes of quotes had no place in the ring: give it more with --quotes"),
+            refused => write!(f, "; {refused} changes of {NO_PLACE}"),
         }
+    }
+}
+
+/// What an operator is told when the first quote has no place, and at the end.
+pub(crate) const NO_PLACE: &str =
+    "quotes had no place in the ring: give it more with --quotes, and name each channel in the configuration";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_quote_without_a_place_is_told() {
+        let counts = GatewayCounts::default();
+        counts.add_quote(true);
+        assert_eq!(counts.notice(), None);
+        counts.add_quote(false);
+        assert_eq!(counts.notice(), Some(NO_PLACE));
+        assert_eq!(counts.to_string().matches(NO_PLACE).count(), 1, "{counts}");
     }
 }

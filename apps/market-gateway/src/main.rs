@@ -52,16 +52,17 @@ struct RingArgs {
     /// Events that the ring holds: a reader that falls behind by more is told what it missed.
     #[arg(long, value_name = "N", default_value_t = RingConfig::default().records)]
     records: usize,
-    /// Instruments that have a quote, shared equally by the channels.
-    #[arg(long, value_name = "N", default_value_t = 16_384)]
-    quotes: usize,
+    /// Instruments that have a quote, shared equally by the channels. By default as many as their
+    /// books have a place for.
+    #[arg(long, value_name = "N")]
+    quotes: Option<usize>,
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command.carry_out() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("market-gateway: {}", printable(&error));
+            say(&error.to_string());
             ExitCode::from(error.exit_code())
         }
     }
@@ -74,12 +75,12 @@ impl Command {
         let summary = match self {
             Self::Replay { feed, ring } => {
                 let sinks = ring.sinks(false, &counts);
-                replay_with(&feed.plan()?, &stop, report(feed.output.quiet), sinks)?
+                replay_with(&feed.plan()?, &stop, report(feed.output.quiet, Arc::clone(&counts)), sinks)?
             }
             Self::Run { feed, ring } => {
                 let plan = feed.plan()?;
                 let sinks = ring.sinks(plan.live.queues.len() > 1, &counts);
-                run_with(&plan, &stop, report(feed.output.quiet), sinks)?
+                run_with(&plan, &stop, report(feed.output.quiet, Arc::clone(&counts)), sinks)?
             }
         };
         conclude(&summary, &counts);
@@ -95,8 +96,16 @@ impl RingArgs {
         counts: &Arc<GatewayCounts>,
     ) -> impl Fn(&SinkContext) -> Result<RingSink, Error> + Send + Sync + 'static {
         let counts = Arc::clone(counts);
-        let config = RingConfig { records: self.records, quotes: self.quotes, ..RingConfig::default() };
         move |context| {
+            let wanted = RingSink::quotes_wanted(context);
+            let quotes = self.quotes.unwrap_or(wanted);
+            if quotes < wanted {
+                say(&format!(
+                    "the ring has {quotes} quotes, and the books have places for {wanted} instruments: raise --quotes, or \
+                     lower `instruments` in [books]"
+                ));
+            }
+            let config = RingConfig { records: self.records, quotes, ..RingConfig::default() };
             let path = if has_several { numbered(&self.ring, context.queue) } else { self.ring.clone() };
             RingSink::create(&path, &config, context, Arc::clone(&counts))
         }
@@ -109,13 +118,23 @@ fn numbered(path: &Path, queue: u16) -> PathBuf {
     name.into()
 }
 
+fn say(sentence: &str) {
+    eprintln!("market-gateway: {}", printable(sentence));
+}
+
 /// Notices as lines on standard error.
-fn report(is_quiet: bool) -> impl FnMut(Event) {
-    move |event| match event {
-        Event::Notice(sentence) | Event::Ready(sentence) if !is_quiet => {
-            eprintln!("market-gateway: {}", printable(sentence));
+fn report(is_quiet: bool, counts: Arc<GatewayCounts>) -> impl FnMut(Event) {
+    let mut has_said = is_quiet;
+    move |event| {
+        match event {
+            Event::Notice(sentence) | Event::Ready(sentence) if !is_quiet => say(&sentence),
+            _ => (),
         }
-        _ => (),
+        // Events come once a second at least.
+        if let Some(notice) = counts.notice().filter(|_| !has_said) {
+            say(notice);
+            has_said = true;
+        }
     }
 }
 
@@ -123,6 +142,6 @@ fn conclude(summary: &Summary, counts: &GatewayCounts) {
     print!("{}", printable_lines(&summary.to_string()));
     println!("{counts}");
     for failure in &summary.failures {
-        eprintln!("market-gateway: {}", printable(failure));
+        say(failure);
     }
 }

@@ -11,6 +11,9 @@
 //! that comes twice is one that a reader has. The orders come at a bounded rate: a turn takes less
 //! than a microsecond, and readers that keep up with the feed would be overrun by one order after
 //! the other.
+//!
+//! A gap, and a message that cannot be decoded, are a record at once, because silence would look
+//! like a quiet market to readers that build books of their own.
 
 use core::cell::{Cell, RefCell};
 use core::ops::Range;
@@ -19,9 +22,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use feed_handler::{Channels, Error, Place, SinkContext};
-use market::event::{Add, Clear, Event};
+use market::event::{Add, Clear, Event, Other};
 use market::{BookIdx, Books, Change, EventSink, Gap, Symbol, TopOfBook};
 use market_ring::{Flags, OpenError, Quote, Record, RingConfig, RingWriter};
+use wirepath::counters::{Counter, Scope, Unit};
 
 use crate::counts::GatewayCounts;
 
@@ -37,6 +41,9 @@ const ORDER_NS_MIN: u64 = 1_000;
 /// Time in which the resting orders may fill the ring, so long a reader may pause: a small ring
 /// gets them more slowly.
 const FILL_NS_MIN: u64 = 40_000_000;
+
+/// No event of the venue: the record of a gap or a doubt, which has flags alone.
+const NOTHING: Event = Event::Other(Other { kind: 0, at_ns: 0 });
 
 /// Writes a channel's events to the ring of its worker. Clones share the ring. An event costs a
 /// copy of 128 bytes, a changed best price another one; nothing allocates or waits.
@@ -55,7 +62,6 @@ pub struct RingSink {
     /// The next part of the resting orders that is published, after the books were rebuilt.
     image: Option<usize>,
     receive_ns: u64,
-    is_gap: bool,
     is_stale: bool,
 }
 
@@ -63,6 +69,8 @@ struct Shared {
     ring: RefCell<RingWriter>,
     channels: Channels,
     counts: Arc<GatewayCounts>,
+    /// For `wirepath stats`: changes of quotes for which the ring has no place.
+    quotes_refused: Counter,
     unix_offset_ns: u64,
     /// Time between two resting orders, of all channels.
     order_ns: u64,
@@ -71,11 +79,12 @@ struct Shared {
 }
 
 impl Shared {
-    fn create(path: &Path, config: &RingConfig, channels: Channels) -> Result<Self, OpenError> {
+    fn create(path: &Path, config: &RingConfig, channels: Channels, scope: &Scope) -> Result<Self, OpenError> {
         Ok(Self {
             ring: RefCell::new(RingWriter::create(path, config)?),
             channels,
             counts: Arc::default(),
+            quotes_refused: scope.scope("ring").counter("quotes_refused", Unit::Events),
             unix_offset_ns: 0,
             order_ns: ORDER_NS_MIN.max(FILL_NS_MIN / config.records.max(1) as u64),
             order_due_ns: Cell::new(0),
@@ -92,9 +101,13 @@ impl RingSink {
         context: &SinkContext,
         counts: Arc<GatewayCounts>,
     ) -> Result<Self, Error> {
-        let channels = Channels::new(&context.plan.sets, &context.first_channels);
-        let shared = Shared::create(path, config, channels).map_err(Error::failed)?;
+        let shared = Shared::create(path, config, channels_of(context), &context.scope).map_err(Error::failed)?;
         Ok(Self::over(Shared { counts, unix_offset_ns: context.unix_offset_ns, ..shared }))
+    }
+
+    /// Quotes with which each instrument that the books of a worker have a place for has one.
+    pub fn quotes_wanted(context: &SinkContext) -> usize {
+        channels_of(context).count() * context.plan.instruments_max()
     }
 
     fn over(shared: Shared) -> Self {
@@ -107,14 +120,12 @@ impl RingSink {
             renewed: usize::MAX,
             image: None,
             receive_ns: 0,
-            is_gap: false,
             is_stale: false,
         }
     }
 
     #[inline]
     fn publish(&mut self, venue_seq: u64, event: Event, flags: Flags) -> u64 {
-        let flags = if core::mem::take(&mut self.is_gap) { flags.and(Flags::GAP_BEFORE) } else { flags };
         let (receive_ns, channel) = (self.receive_ns, self.channel);
         let record = Record { venue_seq, receive_ns, publish_ns: 0, channel, flags, event };
         self.shared.ring.borrow_mut().publish(&record);
@@ -144,6 +155,22 @@ impl RingSink {
             self.used = self.used.max(book.0 as usize + 1);
         }
         self.shared.counts.add_quote(is_written);
+        if !is_written {
+            self.shared.quotes_refused.inc();
+        }
+    }
+
+    /// Marks the quote of a book that was rebuilt, where an event has written it since, or the
+    /// image has left its best prices alone: it keeps the numbers and times of the event. `false`
+    /// where it says something else than the book.
+    fn keep_quote(&mut self, book: BookIdx, books: &impl Books) -> bool {
+        let (symbol, top, mut is_same) = (books.symbol(book), books.top(book), false);
+        self.shared.ring.borrow_mut().revise(self.quotes.start + book.0 as usize, |quote| {
+            let Quote { bid_px, bid_qty, ask_px, ask_qty, .. } = *quote;
+            is_same = quote.symbol == symbol && TopOfBook { bid_px, bid_qty, ask_px, ask_qty } == top;
+            quote.flags = if is_same { marks(book, books) } else { quote.flags };
+        });
+        is_same
     }
 
     /// All orders are gone, once in a session.
@@ -164,7 +191,10 @@ impl RingSink {
         let until = self.used.max(books.len()).min(self.renewed + MARKED_PER_TURN);
         for book in self.renewed..until {
             if book < books.len() {
-                self.quote(BookIdx(book as u32), 0, 0, books);
+                let book = BookIdx(book as u32);
+                if !self.keep_quote(book, books) {
+                    self.quote(book, 0, 0, books);
+                }
             } else {
                 // Its instrument has another place now, or is none of the books any more.
                 let idx = self.quotes.start + book;
@@ -266,13 +296,15 @@ impl EventSink for RingSink {
         self.publish_event(seq, event, change, books, Flags::SNAPSHOT);
     }
 
-    fn gap(&mut self, _: Gap, _: &impl Books) {
-        (self.is_gap, self.is_stale, self.marked, self.image) = (true, true, 0, None);
+    fn gap(&mut self, gap: Gap, _: &impl Books) {
+        (self.is_stale, self.marked, self.image) = (true, 0, None);
         self.shared.counts.add_gap();
+        self.publish(gap.to, NOTHING, Flags::END_OF_EVENT.and(Flags::STALE).and(Flags::GAP_BEFORE));
     }
 
     fn doubted(&mut self, _: &impl Books) {
         (self.is_stale, self.marked) = (true, 0);
+        self.publish(0, NOTHING, Flags::END_OF_EVENT.and(Flags::STALE));
     }
 
     fn rebuilt(&mut self, books: &impl Books) {
@@ -308,6 +340,11 @@ impl EventSink for RingSink {
             self.publish_image(from, books, now_ns);
         }
     }
+}
+
+/// The channels of a worker.
+fn channels_of(context: &SinkContext) -> Channels {
+    Channels::new(&context.plan.sets, &context.first_channels)
 }
 
 /// What a quote is worth.

@@ -12,6 +12,7 @@ use market::{Books, Capacity, DepthBooks, EventSink, Gap, Locate, OrderBooks, Or
 use market_gateway::{GatewayCounts, RingSink};
 use market_ring::{Flags, Quote, RingConfig, RingReader};
 use tempfile::{TempDir, tempdir};
+use wirepath::counters::Block;
 
 const SYMBOL: Symbol = Symbol(*b"AAPL    ");
 const END: Event = Event::EndOfEvent(EndOfEvent { at_ns: 0 });
@@ -27,7 +28,8 @@ struct Channel<B> {
 fn sink(path: &Path) -> RingSink {
     let arguments = ["feed-handler", "replay", "none.pcap", "--cpu", "any", "--format", "mold-itch50"];
     let Command::Replay(args) = Cli::parse_from(arguments).command else { panic!("a replay was asked for") };
-    let context = SinkContext { queue: 0, plan: args.plan().unwrap().feed, first_channels: vec![0], unix_offset_ns: 0 };
+    let (plan, scope) = (args.plan().unwrap().feed, Block::heap().scope("worker0"));
+    let context = SinkContext { queue: 0, plan, first_channels: vec![0], unix_offset_ns: 0, scope };
     let config = RingConfig { records: 64, quotes: 8, ..RingConfig::default() };
     RingSink::create(path, &config, &context, Arc::new(GatewayCounts::default())).unwrap()
 }

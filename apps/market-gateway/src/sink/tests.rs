@@ -5,6 +5,7 @@ use market::event::{Cancel, Delete, Replace};
 use market::{Capacity, Locate, OrderBooks, OrderRef, Price, Side};
 use market_ring::{Read, RingReader, WholeChannels};
 use tempfile::TempDir;
+use wirepath::counters::Block;
 
 use super::*;
 
@@ -35,7 +36,7 @@ impl Feed {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ring");
         let config = RingConfig { records, quotes: 256, ..RingConfig::default() };
-        let mut sink = RingSink::over(Shared::create(&path, &config, Channels::default()).unwrap());
+        let mut sink = RingSink::over(shared(&path, &config));
         sink.opened(0, 0);
         let (books, read) = (books(), books());
         let reader = RingReader::open(&path).unwrap();
@@ -82,6 +83,10 @@ impl Feed {
         self.reader.read_quotes(|_, found| quotes.push((found.quote.symbol.to_string(), found.quote.bid_qty)));
         quotes
     }
+}
+
+fn shared(path: &Path, config: &RingConfig) -> Shared {
+    Shared::create(path, config, Channels::default(), &Block::heap().scope("worker0")).unwrap()
 }
 
 fn books() -> OrderBooks {
@@ -262,4 +267,39 @@ fn image_comes_in_no_burst_behind_a_turn_that_took_long() {
         counts.records() - before
     };
     assert_eq!([turn(1_000_000_000), turn(500), turn(500), turn(500)], [ORDERS_PER_TURN + 1, 0, 1, 0]);
+}
+
+#[test]
+fn gap_or_doubt_is_told_to_readers_of_records_although_no_event_follows() {
+    let stale = Flags::END_OF_EVENT.and(Flags::STALE);
+    let mut feed = Feed::new();
+    feed.live(add(1));
+    feed.books.mark_stale();
+    feed.sink.gap(GAP, &feed.books);
+    feed.read();
+    assert_eq!(feed.last_flags, stale.and(Flags::GAP_BEFORE));
+    feed.live(add(2));
+    feed.read();
+    assert_eq!((feed.last_flags, feed.read.orders_count()), (stale, 2), "the gap is told once");
+    let mut feed = Feed::new();
+    feed.live(add(1));
+    feed.books.mark_stale();
+    feed.sink.doubted(&feed.books);
+    feed.read();
+    assert_eq!((feed.last_flags, feed.read.orders_count()), (stale, 1));
+}
+
+#[test]
+fn quote_of_an_event_behind_an_image_keeps_its_numbers() {
+    let mut feed = Feed::new();
+    (0..7).for_each(|number| feed.live(add(number)));
+    feed.quotes();
+    feed.sink.rebuilt(&feed.books);
+    // A better price, before the quotes are written anew.
+    let Event::Add(order) = add(0) else { panic!("an order") };
+    feed.live(Event::Add(Add { order: OrderRef(100), price: Price(10_080), at_ns: 77, ..order }));
+    feed.turn(TURN_NS);
+    let mut numbers = Vec::new();
+    feed.reader.read_quotes(|_, found| numbers.push((found.quote.venue_seq, found.quote.exchange_ns)));
+    assert_eq!(numbers[0], (8, 77));
 }
