@@ -101,8 +101,8 @@ impl RingArgs {
             let quotes = self.quotes.unwrap_or(wanted);
             if quotes < wanted {
                 say(&format!(
-                    "the ring has {quotes} quotes, and the books have places for {wanted} instruments: raise --quotes, or \
-                     lower `instruments` in [books]"
+                    "the ring has {quotes} quotes, and the books have places for {wanted} instruments: \
+                     raise --quotes, or lower `instruments` in [books]"
                 ));
             }
             let config = RingConfig { records: self.records, quotes, ..RingConfig::default() };

@@ -6,7 +6,8 @@ use std::process::Command;
 use exchange_sim::Settings;
 use tempfile::tempdir;
 
-/// What a replay of a day of 100 instruments with these flags says on standard error and on standard output.
+/// What a replay of a day of 100 instruments with these flags says on standard error and on
+/// standard output.
 fn replay(flags: &[&str]) -> (String, String) {
     let folder = tempdir().unwrap();
     let (file, ring) = (folder.path().join("day.pcap"), folder.path().join("ring"));
