@@ -23,6 +23,7 @@
 //!   the displayed best prices. Without such a price they wait outside of the book.
 //! - *Stops* wake after the call whose trades reached their trigger, one at a time, the nearest
 //!   trigger first.
+//!   An order that a cross let pass arrives anew when the market opens.
 //! - *Crosses*: see [`Engine::cross`] for who takes part and [`CrossTerms`] for the price.
 //! - *Self-trade prevention* follows the arriving order's rule. It does not count in a cross.
 //!

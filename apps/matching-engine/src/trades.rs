@@ -23,11 +23,13 @@ pub(crate) struct Trades {
     capacity: usize,
     /// Trades ever.
     count: usize,
+    /// The number of the newest trade that made room: of a cross with this number not all are here.
+    evicted: u64,
 }
 
 impl Trades {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { ring: Vec::with_capacity(capacity), capacity, count: 0 }
+        Self { ring: Vec::with_capacity(capacity), capacity, count: 0, evicted: 0 }
     }
 
     #[inline]
@@ -39,13 +41,18 @@ impl Trades {
             self.ring.push(trade);
         } else {
             let idx = self.count % self.capacity;
+            self.evicted = self.ring[idx].match_number;
             self.ring[idx] = trade;
         }
         self.count += 1;
     }
 
-    /// The trades with this number, by index from the oldest kept; they are neighbors.
+    /// The trades with this number, by index from the oldest kept; they are neighbors. None where
+    /// one of them has made room.
     pub(crate) fn find(&self, match_number: u64) -> core::ops::Range<usize> {
+        if match_number <= self.evicted {
+            return 0..0;
+        }
         let begin = self.partition(|trade| trade.match_number < match_number);
         begin..self.partition(|trade| trade.match_number <= match_number)
     }

@@ -30,7 +30,7 @@ impl Engine {
             }
         };
         let id = self.orders.id(slot);
-        let price = plain.or_else(|| limit_of(new.terms.pricing)).unwrap_or_default();
+        let price = plain.or_else(|| self.stated_price(slot, &new.terms)).unwrap_or_default();
         cx.emit(symbol, Body::Accepted(Accepted { order: self.state(slot), price }));
         match plain {
             Some(limit) => self.enter_plain(slot, limit, &mut cx),
@@ -38,6 +38,18 @@ impl Engine {
         }
         self.settle(symbol, &mut cx);
         Ok(id)
+    }
+
+    /// The limit that the owner of a loose order is told: that of a post-only order that slides is
+    /// the price that it slides to.
+    pub(super) fn stated_price(&self, slot: Slot, terms: &Terms) -> Option<Price> {
+        let order = self.orders.get(slot);
+        let limit = limit_of(terms.pricing)?;
+        if terms.post_only == PostOnly::No || self.book(order.symbol).state != TradingState::Trading {
+            return Some(limit);
+        }
+        let taken = self.would_trade_at(order.symbol, order.side, limit, order.leaves);
+        Some(taken.map_or(limit, |price| ticks::next_to(order.side, price)))
     }
 
     /// A live order, in no queue yet, of which `traded` shares have traded before. None where
@@ -95,7 +107,7 @@ impl Engine {
 
     /// Whether an order reaches the best price of the other side.
     #[inline]
-    fn meets_best(&self, symbol: u16, side: Side, limit: Price) -> bool {
+    pub(super) fn meets_best(&self, symbol: u16, side: Side, limit: Price) -> bool {
         let best = self.book(symbol).ladders[usize::from(lane::resting(opposite(side)))].best();
         best != levels::NONE && reaches(side, limit, self.levels.get(best).price())
     }

@@ -109,7 +109,7 @@ impl Engine {
         let admitted = Admitted { symbol, plain: terms.plain_limit() };
         let slot = self.open(&new, admitted, executed).expect("an order has just ended");
         let displayed = self.rests_at_once(slot, terms).filter(|_| was_displayed);
-        let (id, price) = (self.orders.id(slot), super::arrive::limit_of(terms.pricing).unwrap_or_default());
+        let (id, price) = (self.orders.id(slot), self.stated_price(slot, terms).unwrap_or_default());
         let new = self.state(slot);
         cx.emit(symbol, Body::Replaced(Replaced { old, new, price, was_displayed, displayed }));
         if new.leaves == 0 {

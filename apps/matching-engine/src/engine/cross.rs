@@ -3,6 +3,7 @@
 use market::levels::NONE;
 use market::{Locate, Price, Side};
 
+use super::arrive::limit_of;
 use super::auction::CrossTerms;
 use super::states::NoSymbol;
 use super::take::Pair;
@@ -10,7 +11,7 @@ use super::{Cx, Engine};
 use crate::arena::Slot;
 use crate::book::{lane, reaches};
 use crate::event::{Body, Crossed, Sink, TradingState};
-use crate::order::CrossKind;
+use crate::order::{CrossKind, OrderId};
 use crate::reason::CancelReason;
 
 impl Engine {
@@ -18,7 +19,7 @@ impl Engine {
     /// trade from then on. The executions come first, then [`Body::Crossed`] with their sum, which
     /// is 0 where nothing traded; orders for this auction that are left over are canceled, and
     /// those that the collar kept from trading with each other. Self-trades are not prevented in an
-    /// auction.
+    /// auction. Orders with a minimum quantity, which take no part, trade then with what is left.
     pub fn cross<S: Sink>(
         &mut self,
         symbol: Locate,
@@ -43,8 +44,44 @@ impl Engine {
         }
         self.uncross(symbol, terms, &mut cx);
         self.change_state(symbol, TradingState::Trading, &mut cx);
+        self.release_minimums(symbol, &mut cx);
         self.settle(symbol, &mut cx);
         Ok(())
+    }
+
+    /// Lets orders with a minimum, which took no part, trade with what the cross has left: those
+    /// that reach the other side arrive anew, the oldest first.
+    fn release_minimums<S: Sink>(&mut self, symbol: u16, cx: &mut Cx<'_, S>) {
+        for id in self.minimums(symbol) {
+            let Some(slot) = self.orders.find(id) else { continue };
+            let (side, terms) = (self.orders.get(slot).side, *self.orders.terms(slot));
+            if let Some(limit) = limit_of(terms.pricing).filter(|&limit| self.meets_best(symbol, side, limit)) {
+                self.detach(slot);
+                self.arrive(slot, &terms, limit, false, cx);
+            }
+        }
+    }
+
+    /// The orders with a minimum in the book, the oldest first.
+    fn minimums(&self, symbol: u16) -> Vec<OrderId> {
+        let mut found = Vec::new();
+        for side in [Side::Buy, Side::Sell] {
+            let mut at = self.book(symbol).ladders[usize::from(lane::resting(side))].best();
+            while at != NONE {
+                let level = self.levels.get(at);
+                let mut slot = level.hidden_head();
+                while slot != NONE {
+                    let order = self.orders.get(slot);
+                    if self.orders.min_qty(slot) > 0 && !order.is_pegged {
+                        found.push((order.reference, self.orders.id(slot)));
+                    }
+                    slot = order.next;
+                }
+                at = level.worse();
+            }
+        }
+        found.sort_unstable();
+        found.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Trades all that trade at `price`; the shares.

@@ -31,7 +31,8 @@ impl Engine {
         }
     }
 
-    /// Prices the pegged orders anew where the best prices have changed. True where one traded.
+    /// Prices the pegged orders anew where the best prices have changed. True where they have: what
+    /// arrives may change them again, by a trade, or by a self-trade that was prevented.
     pub(super) fn reprice<S: Sink>(&mut self, symbol: u16, cx: &mut Cx<'_, S>) -> bool {
         let book = self.book(symbol);
         if book.pegs.is_empty() || book.state != TradingState::Trading {
@@ -43,7 +44,6 @@ impl Engine {
         }
         self.book_mut(symbol).pegged_by = tops;
         self.lift_pegs(symbol, tops);
-        let before = self.match_numbers;
         self.book_mut(symbol).peg_cursor = self.book(symbol).pegs.head;
         while self.book(symbol).peg_cursor != NONE {
             let slot = self.book(symbol).peg_cursor;
@@ -55,7 +55,7 @@ impl Engine {
                 self.arrive(slot, &terms, price, false, cx);
             }
         }
-        self.match_numbers != before
+        true
     }
 
     /// Takes those out of the book whose price changes.

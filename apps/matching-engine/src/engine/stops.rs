@@ -23,8 +23,8 @@ impl Engine {
     }
 
     /// Lets everything happen that a call has caused, until nothing more does. Each round but the
-    /// last wakes a stop or trades a pegged order, so there are not more rounds than orders and
-    /// shares.
+    /// last wakes a stop or follows best prices that have changed, which takes shares, so there are
+    /// not more rounds than orders and shares.
     #[inline]
     pub(super) fn settle<S: Sink>(&mut self, symbol: u16, cx: &mut Cx<'_, S>) {
         let book = self.book(symbol);
@@ -38,8 +38,8 @@ impl Engine {
     fn settle_followers<S: Sink>(&mut self, symbol: u16, cx: &mut Cx<'_, S>) {
         loop {
             let woke = self.wake_stop(symbol, cx);
-            let traded = self.reprice(symbol, cx);
-            if !woke && !traded {
+            let moved = self.reprice(symbol, cx);
+            if !woke && !moved {
                 break;
             }
         }

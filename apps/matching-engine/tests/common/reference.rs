@@ -394,8 +394,8 @@ impl Reference {
         }
         loop {
             let woke = self.wake();
-            let traded = self.reprice();
-            if !woke && !traded {
+            let moved = self.reprice();
+            if !woke && !moved {
                 return;
             }
         }
@@ -446,7 +446,6 @@ impl Reference {
                 self.orders[at].price = None;
             }
         }
-        let trades = self.trades();
         for peg in &pegs {
             let Some(at) = self.at(peg.new.token) else { continue };
             if self.orders[at].price.is_none()
@@ -455,11 +454,7 @@ impl Reference {
                 self.arrive(peg.new.token, price, false);
             }
         }
-        self.trades() != trades
-    }
-
-    fn trades(&self) -> usize {
-        self.lines.iter().filter(|line| line.starts_with("trade")).count()
+        true
     }
 
     fn peg_price(&self, order: &Order) -> Option<Price> {
@@ -541,7 +536,23 @@ impl Reference {
         }
         self.uncross(kind, low, high);
         self.change_state(TradingState::Trading);
+        self.release_minimums();
         self.settle();
+    }
+
+    fn release_minimums(&mut self) {
+        let waits = |order: &&Order| !order.in_auction() && !order.is_peg() && order.price.is_some();
+        let mut waiting: Vec<_> = self.orders.iter().filter(waits).map(|it| (it.entered, it.new.token)).collect();
+        waiting.sort_unstable();
+        for (_, token) in waiting {
+            let Some(at) = self.at(token) else { continue };
+            let (side, price) = (self.orders[at].new.side, self.orders[at].price.unwrap());
+            let meets = |it: &Order| it.new.side == other(side) && it.price.is_some_and(|at| reaches(side, price, at));
+            if self.orders.iter().any(meets) {
+                self.orders[at].price = None;
+                self.arrive(token, price, false);
+            }
+        }
     }
 
     fn uncross(&mut self, kind: CrossKind, low: Price, high: Price) {
