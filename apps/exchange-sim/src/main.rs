@@ -51,8 +51,9 @@ enum Command {
         #[command(flatten)]
         day: Day,
     },
-    /// Be an exchange that answers: take orders (OUCH 5.0 over SoupBinTCP), match them, and publish
-    /// the book on both lines, until SIGINT or SIGTERM closes the market.
+    /// Be an exchange that answers: take orders (OUCH 5.0 over SoupBinTCP, and by flags OUCH 4.2,
+    /// FIX, BOE and iLink 3), match them, and publish the book on both lines, until SIGINT or
+    /// SIGTERM closes the market.
     Serve(Box<ServeFlags>),
 }
 

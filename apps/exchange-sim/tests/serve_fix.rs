@@ -132,8 +132,11 @@ impl Client {
             symbol: symbol.0.trim_ascii_end(),
             time_in_force: Some(TimeInForce::Day),
             transact_time: Utc(now().utc_ns),
+            stop_px: None,
             min_qty: None,
+            max_floor: None,
             expire_time: None,
+            peg_offset: None,
         };
         self.send("D", |out| order.write(out));
     }

@@ -18,12 +18,11 @@
 //!   reference, last at its price. It comes before hidden orders.
 //! - *Minimum quantity* is met in sum when the order arrives, else it rests without trading; while
 //!   it rests, each contra order must have so many shares. Such an order is passed over by smaller
-//!   ones, even at a worse price.
+//!   ones, even at a worse price. It takes no part in a cross, and arrives anew behind it.
 //! - *Pegged* orders are hidden and are priced anew, with a new time, after each call that changed
 //!   the displayed best prices. Without such a price they wait outside of the book.
 //! - *Stops* wake after the call whose trades reached their trigger, one at a time, the nearest
 //!   trigger first.
-//!   An order that a cross let pass arrives anew when the market opens.
 //! - *Crosses*: see [`Engine::cross`] for who takes part and [`CrossTerms`] for the price.
 //! - *Self-trade prevention* follows the arriving order's rule. It does not count in a cross.
 //!
@@ -39,11 +38,10 @@
 //! use market::{Locate, Price, Side};
 //! use matching_engine::{Body, Capacity, CrossKind, CrossTerms, Engine, NewOrder, Owner};
 //!
-//! let mut engine = Engine::new(Capacity::default());
-//! let (stock, ten) = (Locate(1), Price::from_cents(10_00));
-//! let mut events = Vec::new();
-//! engine.quote(stock, 0, &mut events).unwrap();
-//! engine.cross(stock, CrossKind::Opening, &CrossTerms { reference: ten, collar: None }, 1, &mut events).unwrap();
+//! let mut engine = Engine::new(Capacity::default()); let (stock, ten) = (Locate(1),
+//! Price::from_cents(10_00)); let mut events = Vec::new(); engine.quote(stock, 0, &mut
+//! events).unwrap(); engine.cross(stock, CrossKind::Opening, &CrossTerms { reference: ten, collar:
+//! None }, 1, &mut events).unwrap();
 //!
 //! let sell = NewOrder::limit(Owner(1), 77, stock, Side::Sell, 100, ten);
 //! let buy = NewOrder::limit(Owner(2), 88, stock, Side::Buy, 60, ten);

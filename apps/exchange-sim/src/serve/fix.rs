@@ -8,6 +8,7 @@ use order_entry::fix::session::{
 use order_entry::soupbin::{Credentials, SessionId};
 
 use super::order_port::{Clock, Cx, End, Identified, LoginRefusal, OUTPUT_MAX, OrderSession};
+use crate::venue::boe::Times;
 use crate::venue::{Effect, Protocol, Venue, fix};
 
 /// The venue's SenderCompID (49).
@@ -201,10 +202,11 @@ impl OrderSession for FixSession {
 /// A message of the application, as one of the venue's requests.
 fn request(message: &Message<'_>, cx: &mut Cx<'_>) -> Result<Effect, Defect> {
     let (account, now_ns) = (cx.account, cx.clock.now_ns);
+    let times = Times { now_ns, epoch_ns: cx.clock.epoch_ns };
     match message.msg_type() {
-        b"D" => NewOrderSingle::parse(message).map(|order| cx.venue.fix_new(account, &order, now_ns)),
+        b"D" => NewOrderSingle::parse(message).map(|order| cx.venue.fix_new(account, &order, times)),
         b"F" => CancelRequest::parse(message).map(|cancel| cx.venue.fix_cancel(account, &cancel, now_ns)),
-        b"G" => ReplaceRequest::parse(message).map(|replace| cx.venue.fix_replace(account, &replace, now_ns)),
+        b"G" => ReplaceRequest::parse(message).map(|replace| cx.venue.fix_replace(account, &replace, times)),
         b"H" => StatusRequest::parse(message).map(|question| cx.venue.fix_status(account, &question, now_ns)),
         b"q" => MassCancel::parse(message).map(|cancel| cx.venue.fix_mass_cancel(account, &cancel, now_ns)),
         // The session refuses other types.

@@ -206,8 +206,10 @@ impl Account {
         if let Some(side) = side {
             self.total(report, side);
             let token = self.ouch42.token_of(key);
-            let copy = token.and_then(|token| TradeCopy::of_token(event.at_ns, token, (symbol, side), report));
-            self.trade_copies[CopiesOf::Ouch42.idx()].extend(copy);
+            let copies = &mut self.trade_copies[CopiesOf::Ouch42.idx()];
+            let of = (symbol, side);
+            let copy = token.and_then(|token| TradeCopy::of_token(event.at_ns, token, of, report, copies));
+            copies.extend(copy);
         }
         if matches!(report, Report::Executed { .. } | Report::Broken { .. }) {
             self.drop_copies.push(message.clone());

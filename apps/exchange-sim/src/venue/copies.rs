@@ -106,24 +106,35 @@ impl TradeCopy {
     }
 
     /// Of a report to an order with this token of OUCH 4.2; none where it is no trade. A break
-    /// names the order alone, which may have ended since.
-    pub(super) fn of_token(at_ns: u64, token: &[u8], of: (Symbol, Side), report: &Report) -> Option<Self> {
+    /// names the order alone, which may have ended since: its sums are those of its copy before,
+    /// among `copies`.
+    pub(super) fn of_token(
+        at_ns: u64,
+        token: &[u8],
+        of: (Symbol, Side),
+        report: &Report,
+        copies: &[Self],
+    ) -> Option<Self> {
         let (order, qty, price, match_number) = match *report {
             Report::Executed { order, qty, price, match_number, .. } => (Some(order), qty, price, match_number),
             Report::Broken { qty, price, match_number, .. } => (None, qty, price, match_number),
             _ => return None,
         };
         let is_broken = order.is_none();
+        let before = copies.iter().rev().find(|copy| is_broken && copy.cl_ord_id == token);
+        let sums = before.map(|copy| (copy.order_id, copy.executed.saturating_sub(qty), copy.leaves));
+        let now = order.map(|order| (order.reference.0, order.executed, order.leaves));
+        let (order_id, executed, leaves) = now.or(sums).unwrap_or_default();
         Some(Self {
             at_ns,
             cl_ord_id: token.to_vec(),
             exec_id: if is_broken { format!("{match_number}B") } else { match_number.to_string() },
             exec_ref_id: is_broken.then(|| match_number.to_string()),
-            order_id: order.map_or(0, |order| order.reference.0),
+            order_id,
             symbol: of.0,
             side: of.1,
-            executed: order.map_or(0, |order| order.executed),
-            leaves: order.map_or(0, |order| order.leaves),
+            executed,
+            leaves,
             qty,
             price,
             // The messages of OUCH do not tell it either.
@@ -133,12 +144,14 @@ impl TradeCopy {
 
     /// Writes the fields of the report behind the header; `epoch_ns` is the day's begin since 1970.
     pub(crate) fn write(&self, version: Version, epoch_ns: u64, out: &mut Writer<'_>) {
+        let is_broken = self.exec_ref_id.is_some();
         let status = match (self.leaves, self.executed) {
+            // What is void does not come back to the book.
+            (0, _) if is_broken => OrdStatus::Canceled,
             (0, _) => OrdStatus::Filled,
             (_, 0) => OrdStatus::New,
             _ => OrdStatus::PartiallyFilled,
         };
-        let is_broken = self.exec_ref_id.is_some();
         let (exec_type, exec_trans_type) = match version {
             Version::Fix42 => {
                 let trans = if is_broken { ExecTransType::Cancel } else { ExecTransType::New };

@@ -4,7 +4,7 @@ use market::{Price, Side};
 use matching_engine::{CancelReason, Life, NewOrder, OrderId, Owner, ReplaceError, Terms};
 use order_entry::ouch::v50::{
     AccountQueryResponse, Appendage, CancelOrder, DisableOrderEntryResponse, EnableOrderEntryResponse, EnterOrder,
-    Inbound, MassCancel, MassCancelResponse, ModifyOrder, ReplaceOrder,
+    Inbound, MassCancel, MassCancelResponse, ModifyOrder, OrderModified, ReplaceOrder,
 };
 use order_entry::ouch::{self, OuchError, RejectReason};
 
@@ -130,7 +130,8 @@ impl Venue {
                 return;
             }
         };
-        let (owner, token, self_trade) = (Owner(account as u32 + 1), key.token(), options.self_trade());
+        let (owner, token) = (Owner(account as u32 + 1), key.token());
+        let self_trade = options.self_trade(owner);
         let on_halt = self.accounts[account].settings().on_halt;
         let new = NewOrder { owner, token, symbol, side, self_trade, on_halt, terms };
         let Self { engine, view, accounts, public, .. } = self;
@@ -254,12 +255,22 @@ impl Venue {
 
     fn modify(&mut self, account: usize, modify: &ModifyOrder, idx: u8, now_ns: u64) {
         let key = Key { idx, number: modify.user_ref.get() };
-        let Some(entry) = self.accounts[account].orders.get_mut(&key) else {
+        let Self { engine, accounts, .. } = self;
+        let entry = accounts[account].orders.get_mut(&key);
+        let live = entry.and_then(|entry| Some((engine.order(entry.id?)?.state, entry)));
+        let Some((state, entry)) = live else {
             self.counts.ignored += 1;
             return;
         };
         if entry.side.may_become(modify.side) {
             entry.side = modify.side;
+        }
+        if modify.quantity.get() >= state.executed + state.leaves {
+            // The side alone changes, and the engine has nothing to tell.
+            let (user_ref, side, quantity) = (key.number.into(), entry.side, state.leaves.into());
+            let answer = OrderModified { at_ns: now_ns.into(), user_ref, side, quantity };
+            self.accounts[account].push(emit((&answer).into(), idx));
+            return;
         }
         self.accounts[account].modifying = Some(key);
         self.reduce(account, key, modify.quantity.get(), now_ns);

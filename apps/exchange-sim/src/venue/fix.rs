@@ -2,7 +2,7 @@
 //! Versions differ only in how an answer is written.
 
 use market::{Price, Side, Symbol};
-use matching_engine::{CrossKind, Display, Life, PostOnly, Pricing, RejectReason, Terms};
+use matching_engine::{CrossKind, Display, Life, Peg, PegTo, PostOnly, Pricing, RejectReason, Terms};
 use order_entry::fix::codec::{Decimal, Writer};
 use order_entry::fix::orders::{
     CancelReject, CancelRequest, CxlRejResponseTo, ExecTransType, ExecType, ExecutionReport, MassCancel,
@@ -12,14 +12,13 @@ use order_entry::fix::orders::{
 use order_entry::fix::session::Version;
 use order_entry::ouch;
 
+use super::boe::Times;
 use super::named::{
     Answer, ChangeRequest, MassCancelRequest, NamedOrder, OrderRefusal, OrderRequest, OrderStatus, Protocol, Refused,
     Target, Told,
 };
 use super::{Effect, Venue};
 
-/// ExecInst (18): participate, do not initiate.
-const POST_ONLY: u8 = b'6';
 /// ExecRestatementReason (378): a part of the quantity was declined.
 const RESTATED_BY_DECLINE: u64 = 5;
 /// MassCancelRequestType (530): the orders of an instrument, all orders.
@@ -28,7 +27,7 @@ const ALL_ORDERS: u64 = 7;
 
 impl Venue {
     /// Takes a new order (D).
-    pub fn fix_new(&mut self, account: usize, request: &NewOrderSingle<'_>, now_ns: u64) -> Effect {
+    pub(crate) fn fix_new(&mut self, account: usize, request: &NewOrderSingle<'_>, times: Times) -> Effect {
         let fields = Fields {
             cl_ord_id: request.cl_ord_id,
             symbol: symbol_of(request.symbol),
@@ -37,10 +36,15 @@ impl Venue {
             ord_type: request.ord_type,
             price: request.price,
             time_in_force: request.time_in_force.unwrap_or(TimeInForce::Day),
+            exec_inst: request.exec_inst,
+            stop_px: request.stop_px,
             min_qty: request.min_qty,
-            is_post_only: is_post_only(request.exec_inst),
+            max_floor: request.max_floor,
+            expire_time: request.expire_time,
+            peg_offset: request.peg_offset,
+            epoch_ns: times.epoch_ns,
         };
-        self.enter_named(account, Protocol::Fix, &fields.order(&fields.echo()), now_ns)
+        self.enter_named(account, Protocol::Fix, &fields.order(&fields.echo()), times.now_ns)
     }
 
     /// Takes a request to cancel (F).
@@ -52,7 +56,7 @@ impl Venue {
     }
 
     /// Takes a request to replace (G).
-    pub fn fix_replace(&mut self, account: usize, request: &ReplaceRequest<'_>, now_ns: u64) -> Effect {
+    pub(crate) fn fix_replace(&mut self, account: usize, request: &ReplaceRequest<'_>, times: Times) -> Effect {
         let target = Target::ClOrdId(request.orig_cl_ord_id);
         let before = self.accounts()[account].named_order(Protocol::Fix, target);
         let echo = before.map(|order| (Echo::of(&order.request), order.symbol));
@@ -67,8 +71,13 @@ impl Venue {
             ord_type: request.ord_type,
             price: request.price,
             time_in_force: request.time_in_force.unwrap_or(before),
+            exec_inst: request.exec_inst,
+            stop_px: request.stop_px,
             min_qty: request.min_qty,
-            is_post_only: is_post_only(request.exec_inst),
+            max_floor: request.max_floor,
+            expire_time: request.expire_time,
+            peg_offset: request.peg_offset,
+            epoch_ns: times.epoch_ns,
         };
         let cl_ord_id = Some(request.cl_ord_id);
         let change = ChangeRequest { cl_ord_id, target, cancels_on_refusal: false, echo: &[] };
@@ -77,7 +86,7 @@ impl Venue {
         if is_other {
             order.terms = Err("Side (54) and Symbol (55) must be the order's");
         }
-        self.replace_named(account, Protocol::Fix, (&change, &order), now_ns)
+        self.replace_named(account, Protocol::Fix, (&change, &order), times.now_ns)
     }
 
     /// Takes a question about an order (H). One that is not known never lived.
@@ -111,8 +120,14 @@ struct Fields<'a> {
     ord_type: OrdType,
     price: Option<Decimal>,
     time_in_force: TimeInForce,
+    exec_inst: Option<&'a [u8]>,
+    stop_px: Option<Decimal>,
     min_qty: Option<Decimal>,
-    is_post_only: bool,
+    max_floor: Option<Decimal>,
+    expire_time: Option<Utc>,
+    peg_offset: Option<Decimal>,
+    /// The day's begin since 1970.
+    epoch_ns: u64,
 }
 
 impl<'a> Fields<'a> {
@@ -135,28 +150,88 @@ impl<'a> Fields<'a> {
 
     /// The engine's terms; what this venue does not do by FIX is an error in words.
     fn terms(&self) -> Result<Terms, &'static str> {
-        let life = match self.time_in_force {
+        let instructions = Instructions::of(self.exec_inst.unwrap_or_default())?;
+        let qty = whole(self.qty).ok_or("OrderQty (38) must be whole shares")?;
+        let min_qty = self.min_qty.map_or(Some(0), |min_qty| whole(Some(min_qty)));
+        let min_qty = min_qty.ok_or("MinQty (110) must be whole shares")?;
+        let pricing = self.pricing(instructions.peg_to)?;
+        let post_only = if instructions.is_post_only { PostOnly::Slide } else { PostOnly::No };
+        // What has no firm price or quantity cannot be shown: it rests hidden.
+        let is_hidden = min_qty > 0 || matches!(pricing, Pricing::Peg(_));
+        let display = match self.max_floor {
+            None if is_hidden => Display::Hidden,
+            None => Display::Full,
+            Some(shares) => match whole(Some(shares)).ok_or("MaxFloor (111) must be whole shares")? {
+                0 => Display::Hidden,
+                shares => Display::Reserve(shares),
+            },
+        };
+        Ok(Terms { qty, pricing, display, life: self.life()?, post_only, min_qty })
+    }
+
+    fn life(&self) -> Result<Life, &'static str> {
+        Ok(match self.time_in_force {
             TimeInForce::Day => Life::Day,
             TimeInForce::ImmediateOrCancel => Life::ImmediateOrCancel,
             TimeInForce::FillOrKill => Life::FillOrKill,
             TimeInForce::AtTheOpening => Life::Cross(CrossKind::Opening),
             TimeInForce::AtTheClose => Life::Cross(CrossKind::Closing),
-            _ => return Err("TimeInForce (59) must be 0, 2, 3, 4 or 7"),
-        };
-        let price = || -> Result<Price, &'static str> {
-            let price = self.price.ok_or("a limit order needs Price (44)")?;
-            price.price().ok_or("Price (44) has more than four decimals")
-        };
-        let pricing = match self.ord_type {
-            OrdType::Market => Pricing::Market,
-            OrdType::Limit => Pricing::Limit(price()?),
-            _ => return Err("OrdType (40) must be 1 or 2"),
-        };
-        let qty = whole(self.qty).ok_or("OrderQty (38) must be whole shares")?;
-        let min_qty = self.min_qty.map_or(Some(0), |min_qty| whole(Some(min_qty)));
-        let min_qty = min_qty.ok_or("MinQty (110) must be whole shares")?;
-        let post_only = if self.is_post_only { PostOnly::Slide } else { PostOnly::No };
-        Ok(Terms { qty, pricing, display: Display::Full, life, post_only, min_qty })
+            TimeInForce::GoodTillDate => {
+                let Utc(at_ns) = self.expire_time.ok_or("GoodTillDate (59=6) needs ExpireTime (126)")?;
+                Life::Until(at_ns.saturating_sub(self.epoch_ns))
+            }
+            _ => return Err("TimeInForce (59) must be 0, 2, 3, 4, 6 or 7"),
+        })
+    }
+
+    fn pricing(&self, peg_to: Option<PegTo>) -> Result<Pricing, &'static str> {
+        let limit = self.price.map(|it| it.price().ok_or("Price (44) has more than four decimals")).transpose()?;
+        let stop = self.stop_px.map(|it| it.price().ok_or("StopPx (99) has more than four decimals")).transpose()?;
+        let needs_price = "a limit order needs Price (44)";
+        Ok(match (self.ord_type, peg_to) {
+            (OrdType::Pegged, Some(to)) => Pricing::Peg(Peg { to, offset: self.offset()?, limit }),
+            (OrdType::Pegged, None) => return Err("a pegged order needs ExecInst (18) M, P or R"),
+            (_, Some(_)) => return Err("ExecInst (18) M, P and R are of pegged orders (40=P)"),
+            (OrdType::Market, None) => Pricing::Market,
+            (OrdType::Limit, None) => Pricing::Limit(limit.ok_or(needs_price)?),
+            (OrdType::Stop | OrdType::StopLimit, None) => Pricing::Stop {
+                trigger: stop.ok_or("a stop needs StopPx (99)")?,
+                limit: if self.ord_type == OrdType::Stop { None } else { Some(limit.ok_or(needs_price)?) },
+            },
+            _ => return Err("OrdType (40) must be 1, 2, 3, 4 or P"),
+        })
+    }
+
+    /// The offset of a peg towards the other side: FIX adds it to the price, on both sides.
+    fn offset(&self) -> Result<i32, &'static str> {
+        let Some(offset) = self.peg_offset else { return Ok(0) };
+        let offset = offset.price().and_then(|it| i32::try_from(it.0).ok()).filter(|it| *it != i32::MIN);
+        let offset = offset.ok_or("PegOffsetValue (211) must be a price of four decimals")?;
+        Ok(if self.side == FixSide::Buy { offset } else { -offset })
+    }
+}
+
+/// ExecInst (18): what this venue knows of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Instructions {
+    is_post_only: bool,
+    peg_to: Option<PegTo>,
+}
+
+impl Instructions {
+    fn of(codes: &[u8]) -> Result<Self, &'static str> {
+        let mut read = Self::default();
+        for code in codes {
+            match code {
+                b' ' => {}
+                b'6' => read.is_post_only = true,
+                b'M' => read.peg_to = Some(PegTo::Midpoint),
+                b'P' => read.peg_to = Some(PegTo::Market),
+                b'R' => read.peg_to = Some(PegTo::Primary),
+                _ => return Err("ExecInst (18) must be 6, M, P or R"),
+            }
+        }
+        Ok(read)
     }
 }
 
@@ -177,10 +252,6 @@ impl Echo {
             time_in_force: TimeInForce::from_wire(field(2)).unwrap_or(TimeInForce::Day),
         }
     }
-}
-
-fn is_post_only(exec_inst: Option<&[u8]>) -> bool {
-    exec_inst.is_some_and(|codes| codes.contains(&POST_ONLY))
 }
 
 /// The average to the nearest unit of a [`Decimal`].

@@ -27,7 +27,7 @@ mod terms;
 
 use std::collections::BTreeMap;
 
-use market::{Locate, Price, Symbol};
+use market::{Locate, Price, Side, Symbol};
 use matching_engine::{CancelReason, Capacity, Engine, Event, ItchView, Owner, Sink, reports};
 
 pub use account::{Account, AccountSettings, VenueCounts};
@@ -41,6 +41,12 @@ pub use operator::{Command, Which};
 
 use day::Day;
 use faults::Faults;
+
+/// The engine's group for self-trade prevention within a group of an account: accounts are apart,
+/// and orders by OUCH, whose groups have 16 bits, from named ones.
+const fn self_trade_group(owner: Owner, is_named: bool, group: u32) -> u32 {
+    owner.0 << 17 | (is_named as u32) << 16 | group
+}
 
 /// Account 0 of the engine: the other side of crossing fills, and of liquidity that the venue
 /// shows.
@@ -146,6 +152,12 @@ impl Venue {
     fn split(&mut self) -> (&mut Engine, Streams<'_>) {
         let Self { engine, view, accounts, public, .. } = self;
         (engine, Streams { view, accounts, public })
+    }
+
+    /// The best displayed price that an order of `side` meets.
+    fn best_contra(&self, symbol: Symbol, side: Side) -> Option<Price> {
+        let contra = if side == Side::Buy { Side::Sell } else { Side::Buy };
+        self.engine.displayed(*self.locates.get(&symbol)?, contra).next().map(|(price, _)| price)
     }
 
     /// An account's connection is gone: its orders are canceled, unless it keeps them.

@@ -1,7 +1,9 @@
 //! The fields and options of an OUCH order in the engine's words.
 
 use market::Price;
-use matching_engine::{CrossKind, Display, Life, Peg, PegTo, PostOnly, Pricing, SelfTrade, SelfTradeRule, Terms};
+use matching_engine::{
+    CrossKind, Display, Life, Owner, Peg, PegTo, PostOnly, Pricing, SelfTrade, SelfTradeRule, Terms,
+};
 use order_entry::ouch::v50::{Appendage, Field};
 use order_entry::ouch::{self, AiqStrategy, CrossType, MARKET_PRICE, PriceType, RejectReason, TimeInForce};
 
@@ -52,14 +54,15 @@ impl Options {
 
     /// Self-trade prevention within the group of the option. The letters of the rule are this
     /// venue's own: `O` cancels the oldest, `B` both, `D` decrements, each other the newest.
-    pub(super) fn self_trade(&self) -> Option<SelfTrade> {
+    pub(super) fn self_trade(&self, owner: Owner) -> Option<SelfTrade> {
         let rule = match self.aiq_strategy {
             Some(AiqStrategy(b'O')) => SelfTradeRule::CancelOldest,
             Some(AiqStrategy(b'B')) => SelfTradeRule::CancelBoth,
             Some(AiqStrategy(b'D')) => SelfTradeRule::Decrement,
             _ => SelfTradeRule::CancelNewest,
         };
-        (self.aiq_group > 0).then_some(SelfTrade { group: self.aiq_group.into(), rule })
+        let group = super::self_trade_group(owner, false, self.aiq_group.into());
+        (self.aiq_group > 0).then_some(SelfTrade { group, rule })
     }
 }
 

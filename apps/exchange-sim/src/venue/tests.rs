@@ -176,6 +176,29 @@ fn modify_keeps_priority_and_says_the_open_shares() {
 }
 
 #[test]
+fn modify_of_the_side_alone_is_answered_and_that_of_a_dead_order_changes_nothing() {
+    let mut venue = venue(&[]);
+    send!(venue, 0, enter(1, Side::SELL, 500, TEN));
+    send!(venue, 0, ModifyOrder { user_ref: 1.into(), side: Side::SELL_SHORT, quantity: 500.into() });
+    send!(venue, 0, CancelOrder { user_ref: 1.into(), quantity: 0.into() });
+    send!(venue, 0, ModifyOrder { user_ref: 1.into(), side: Side::SELL, quantity: 500.into() });
+    assert_eq!(story(&venue, 0), ["accepted 1 500", "modified 1 500", "canceled 1 500 U"]);
+    let key = account::Key { idx: 0, number: 1 };
+    assert_eq!((venue.accounts[0].orders[&key].side, venue.counts().ignored), (Side::SELL_SHORT, 1));
+}
+
+#[test]
+fn groups_for_self_trade_prevention_are_an_accounts_own() {
+    let mut venue = venue(&[]);
+    send!(venue, 0, enter(1, Side::SELL, 100, TEN), Field::AiqGroup(5.into()));
+    send!(venue, 1, enter(1, Side::BUY, 60, TEN), Field::AiqGroup(5.into()));
+    send!(venue, 0, enter(2, Side::BUY, 40, TEN), Field::AiqGroup(5.into()));
+    assert_eq!(story(&venue, 1), ["accepted 1 60", "executed 1 60 at 100000"]);
+    let own = ["accepted 1 100", "executed 1 60 at 100000", "accepted 2 40", "prevented 2 40"];
+    assert_eq!(story(&venue, 0), own);
+}
+
+#[test]
 fn options_are_obeyed() {
     let mut venue = venue(&[]);
     send!(venue, 0, enter(1, Side::SELL, 500, TEN), Field::MaxFloor(100.into()));

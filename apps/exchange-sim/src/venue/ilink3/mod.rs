@@ -4,10 +4,12 @@
 mod answers;
 
 use market::{Price, Side, Symbol};
-use matching_engine::{Life, Terms};
+use matching_engine::{Display, Life, PRICE_MAX, PostOnly, Pricing, Terms};
 use order_entry::Text;
-use order_entry::ilink3::{CancelOrder, Frame, IlinkError, MassAction, NewOrder, ReplaceOrder, StatusRequest};
-use zerocopy::little_endian::{I32, U64};
+use order_entry::ilink3::{
+    CancelOrder, Frame, IlinkError, MassAction, NO_PRICE, NewOrder, ReplaceOrder, StatusRequest,
+};
+use zerocopy::little_endian::{I32, I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::named::{ChangeRequest, MassCancelRequest, OrderRequest, Protocol, Target};
@@ -20,6 +22,8 @@ pub(crate) const PROTOCOL: Protocol = Protocol::Ilink3;
 const UNIT: i64 = 100_000;
 /// No value, of fields that may have none.
 const NONE: u8 = u8::MAX;
+/// Protection points of market orders and stops, in parts of the price: they trade no further away.
+const PROTECTION: i64 = 100;
 
 /// What answers repeat of a request.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -30,6 +34,9 @@ struct Echo {
     order_request: U64,
     location: Text<5>,
     security_id: I32,
+    stop_price: I64,
+    min_quantity: U32,
+    display_quantity: U32,
     order_type: u8,
     time_in_force: u8,
     /// Of a cancel of many.
@@ -51,13 +58,27 @@ pub(crate) fn take(venue: &mut Venue, account: usize, frame: &Frame<'_>, now_ns:
 }
 
 fn take_new(venue: &mut Venue, account: usize, order: &NewOrder, now_ns: u64) -> Effect {
-    let (qty, price) = (order.quantity.get(), Price(order.price.get() / UNIT));
+    let fields = Fields {
+        side: order.side,
+        qty: order.quantity.get(),
+        price: order.price.get(),
+        stop_price: order.stop_price.get(),
+        min_quantity: order.min_quantity.get(),
+        display_quantity: order.display_quantity.get(),
+        order_type: order.order_type,
+        time_in_force: order.time_in_force,
+    };
+    let symbol = symbol_of(venue, order.security_id.get());
+    let terms = fields.terms(venue, symbol);
     let echo = Echo {
         sender: order.sender,
         party_details: order.party_details,
         order_request: order.order_request,
         location: order.location,
         security_id: order.security_id,
+        stop_price: order.stop_price,
+        min_quantity: order.min_quantity,
+        display_quantity: order.display_quantity,
         order_type: order.order_type,
         time_in_force: order.time_in_force,
         scope: 0,
@@ -65,12 +86,11 @@ fn take_new(venue: &mut Venue, account: usize, order: &NewOrder, now_ns: u64) ->
     };
     let request = OrderRequest {
         cl_ord_id: order.cl_ord_id.trimmed(),
-        symbol: symbol_of(venue, order.security_id.get()).unwrap_or(Symbol::NONE),
+        symbol: symbol.unwrap_or(Symbol::NONE),
         side: side_of(order.side).unwrap_or(Side::Sell),
-        qty,
-        price: Some(price),
-        terms: side_of(order.side)
-            .and_then(|_| terms_of(qty, order.price.get(), order.order_type, order.time_in_force)),
+        qty: fields.qty,
+        price: fields.limit(),
+        terms,
         self_trade: None,
         echo: echo.as_bytes(),
     };
@@ -87,6 +107,9 @@ fn take_replace(venue: &mut Venue, account: usize, replace: &ReplaceOrder, now_n
         order_request: replace.order_request,
         location: replace.location,
         security_id: replace.security_id,
+        stop_price: replace.stop_price,
+        min_quantity: replace.min_quantity,
+        display_quantity: replace.display_quantity,
         order_type: replace.order_type,
         time_in_force: replace.time_in_force,
         scope: 0,
@@ -98,20 +121,31 @@ fn take_replace(venue: &mut Venue, account: usize, replace: &ReplaceOrder, now_n
         cancels_on_refusal: false,
         echo: echo.as_bytes(),
     };
-    let (quantity, price) = (replace.quantity.get(), Price(replace.price.get() / UNIT));
+    let quantity = replace.quantity.get();
     let qty = match mitigation {
         1 if (1..=traded).contains(&quantity) => return venue.cancel_named(account, PROTOCOL, &change, now_ns),
         1 => quantity,
         // All of it is open. The engine takes totals.
         _ => quantity.saturating_add(traded),
     };
+    let fields = Fields {
+        side: replace.side,
+        qty,
+        price: replace.price.get(),
+        stop_price: replace.stop_price.get(),
+        min_quantity: replace.min_quantity.get(),
+        display_quantity: replace.display_quantity.get(),
+        order_type: replace.order_type,
+        time_in_force: replace.time_in_force,
+    };
+    let symbol = venue.accounts()[account].named_order(PROTOCOL, target).map(|order| order.symbol);
     let order = OrderRequest {
         cl_ord_id: replace.cl_ord_id.trimmed(),
         symbol: Symbol::NONE,
         side: Side::Buy,
         qty,
-        price: Some(price),
-        terms: terms_of(qty, replace.price.get(), replace.order_type, replace.time_in_force),
+        price: fields.limit(),
+        terms: fields.terms(venue, symbol),
         self_trade: None,
         echo: echo.as_bytes(),
     };
@@ -132,6 +166,9 @@ fn take_cancel(venue: &mut Venue, account: usize, cancel: &CancelOrder, now_ns: 
         order_request: cancel.order_request,
         location: cancel.location,
         security_id: cancel.security_id,
+        stop_price: NO_PRICE.into(),
+        min_quantity: u32::MAX.into(),
+        display_quantity: u32::MAX.into(),
         order_type: 0,
         time_in_force: 0,
         scope: 0,
@@ -154,6 +191,9 @@ fn take_mass_action(venue: &mut Venue, account: usize, action: &MassAction, now_
         order_request: action.order_request,
         location: action.location,
         security_id: action.security_id,
+        stop_price: NO_PRICE.into(),
+        min_quantity: u32::MAX.into(),
+        display_quantity: u32::MAX.into(),
         order_type: action.order_type,
         time_in_force: action.time_in_force,
         scope: action.scope,
@@ -166,6 +206,8 @@ fn take_mass_action(venue: &mut Venue, account: usize, action: &MassAction, now_
     };
     let has_filter = action.order_type != 0 || action.time_in_force != u8::MAX;
     let unsupported = unsupported.or(has_filter.then_some("no filter by type or time in force here"));
+    let has_side = matches!(action.side, 1 | 2 | NONE);
+    let unsupported = unsupported.or((!has_side).then_some("Side must be 1, 2 or none"));
     let side = side_of(action.side).ok();
     let request = MassCancelRequest { cl_ord_id: &[], symbol, side, unsupported, echo: echo.as_bytes() };
     venue.mass_cancel_named(account, PROTOCOL, &request, now_ns)
@@ -178,17 +220,82 @@ fn take_status(venue: &mut Venue, account: usize, question: &StatusRequest, now_
     venue.tell_status(account, PROTOCOL, (&cl_ord_id, symbol, side), now_ns)
 }
 
-fn terms_of(qty: u32, price: i64, order_type: u8, time_in_force: u8) -> Result<Terms, &'static str> {
-    let life = match time_in_force {
-        0 | 1 => Life::Day,
-        3 => Life::ImmediateOrCancel,
-        4 => Life::FillOrKill,
-        _ => return Err("TimeInForce must be 0, 1, 3 or 4"),
-    };
-    match order_type {
-        b'2' if price % UNIT == 0 => Ok(Terms { life, ..Terms::limit(qty, Price(price / UNIT)) }),
-        b'2' => Err("Price must have at most four decimals"),
-        _ => Err("OrdType must be 2"),
+/// What decides the terms of an order.
+#[derive(Clone, Copy, Debug)]
+struct Fields {
+    side: u8,
+    qty: u32,
+    price: i64,
+    stop_price: i64,
+    min_quantity: u32,
+    display_quantity: u32,
+    order_type: u8,
+    time_in_force: u8,
+}
+
+impl Fields {
+    /// The engine's terms; what CME does not have, or this venue not, is an error in words.
+    fn terms(&self, venue: &Venue, symbol: Option<Symbol>) -> Result<Terms, &'static str> {
+        let side = side_of(self.side)?;
+        let life = match self.time_in_force {
+            // Until canceled, or until a date: this venue has one day.
+            0 | 1 | 6 => Life::Day,
+            3 => Life::ImmediateOrCancel,
+            4 => Life::FillOrKill,
+            _ => return Err("TimeInForce must be 0, 1, 3, 4 or 6"),
+        };
+        let min_qty = given(self.min_quantity).unwrap_or(0);
+        if min_qty > 0 && life != Life::ImmediateOrCancel {
+            return Err("MinQty needs TimeInForce 3");
+        }
+        let display = given(self.display_quantity).map_or(Display::Full, Display::Reserve);
+        let pricing = self.pricing(side, || venue.best_contra(symbol?, side))?;
+        Ok(Terms { qty: self.qty, pricing, display, life, post_only: PostOnly::No, min_qty })
+    }
+
+    /// Orders without a limit have one of the venue's: `best` is the best price of the other side.
+    fn pricing(&self, side: Side, best: impl FnOnce() -> Option<Price>) -> Result<Pricing, &'static str> {
+        let best = || best().ok_or("a market order needs a price on the other side");
+        Ok(match self.order_type {
+            b'1' => Pricing::Limit(protected(best()?, side)),
+            b'2' => Pricing::Limit(four_decimals(self.price)?),
+            b'3' => {
+                let trigger = four_decimals(self.stop_price)?;
+                Pricing::Stop { trigger, limit: Some(protected(trigger, side)) }
+            }
+            b'4' => Pricing::Stop { trigger: four_decimals(self.stop_price)?, limit: Some(four_decimals(self.price)?) },
+            b'K' => Pricing::Limit(best()?),
+            _ => return Err("OrdType must be 1, 2, 3, 4 or K"),
+        })
+    }
+
+    /// The limit that answers repeat.
+    fn limit(&self) -> Option<Price> {
+        (matches!(self.order_type, b'2' | b'4') && self.price != NO_PRICE).then_some(Price(self.price / UNIT))
+    }
+}
+
+/// A quantity that may be none.
+fn given(quantity: u32) -> Option<u32> {
+    (quantity != u32::MAX && quantity > 0).then_some(quantity)
+}
+
+fn four_decimals(price: i64) -> Result<Price, &'static str> {
+    match price {
+        NO_PRICE => Err("the order's type needs a price"),
+        price if price % UNIT != 0 => Err("a price must have at most four decimals"),
+        price => Ok(Price(price / UNIT)),
+    }
+}
+
+/// The worst price at which a market order or a stop trades: protection points from a price, to
+/// whole cents.
+fn protected(price: Price, side: Side) -> Price {
+    let cent = Price::from_cents(1).0;
+    let points = (price.0 / PROTECTION).max(cent);
+    match side {
+        Side::Buy => Price((price.0 + points) / cent * cent).min(PRICE_MAX),
+        Side::Sell => Price((price.0 - points).max(cent) / cent * cent),
     }
 }
 

@@ -3,6 +3,7 @@
 use order_entry::ilink3::{OrderCancelled, OrderFilled, OrderReplaced};
 use zerocopy::FromZeros;
 
+use super::super::named::{OrderRefusal, Told};
 use super::super::{AccountSettings, VenueSettings};
 use super::*;
 
@@ -105,4 +106,91 @@ fn replace_with_mitigation_that_leaves_nothing_cancels_its_order() {
     let mut venue = filled_in_part();
     replace(&mut venue, "2", 2, 1);
     assert_eq!(story(&venue), ["filled 2, open 8", "canceled 2"]);
+}
+
+/// An order for 100 of the first account, at 10 where it has a limit.
+fn order(order_type: u8, time_in_force: u8) -> NewOrder {
+    NewOrder {
+        cl_ord_id: Text::zero_padded("1").unwrap(),
+        price: (if matches!(order_type, b'2' | b'4') { TEN } else { NO_PRICE }).into(),
+        stop_price: (if matches!(order_type, b'3' | b'4') { TEN } else { NO_PRICE }).into(),
+        quantity: 100.into(),
+        min_quantity: u32::MAX.into(),
+        display_quantity: u32::MAX.into(),
+        security_id: 1.into(),
+        side: 1,
+        order_type,
+        time_in_force,
+        ..NewOrder::new_zeroed()
+    }
+}
+
+fn terms(venue: &Venue) -> Option<Terms> {
+    venue.terms_of_named(0, PROTOCOL, Target::ClOrdId(b"1"))
+}
+
+#[test]
+fn each_order_type_of_cme_is_the_engines() {
+    let ten = Price::from_cents(10_00);
+    let limit = |cents| Terms::limit(100, Price::from_cents(cents));
+    let stop = |cents| Pricing::Stop { trigger: ten, limit: Some(Price::from_cents(cents)) };
+    let reserve = NewOrder { display_quantity: 10.into(), ..order(b'2', 0) };
+    let cases = [
+        (order(b'2', 0), limit(10_00)),
+        (order(b'2', 1), limit(10_00)),
+        (reserve, Terms { display: Display::Reserve(10), ..limit(10_00) }),
+        // The other side is at 10.00: up to 1 % above, or no further.
+        (order(b'1', 0), limit(10_10)),
+        (order(b'K', 0), limit(10_00)),
+        (order(b'3', 0), Terms { pricing: stop(10_10), ..limit(10_00) }),
+        (order(b'4', 0), Terms { pricing: stop(10_00), ..limit(10_00) }),
+    ];
+    for (order, expected) in cases {
+        let mut venue = venue();
+        enter(&mut venue, 1, 2, 40);
+        take_new(&mut venue, 0, &order, 1);
+        assert_eq!(terms(&venue), Some(expected), "{}", char::from(order.order_type));
+    }
+}
+
+#[test]
+fn orders_of_cme_that_end_at_once_trade_what_they_may() {
+    let minimum = NewOrder { min_quantity: 50.into(), ..order(b'2', 3) };
+    for (order, filled) in [(order(b'2', 3), 40), (order(b'2', 4), 0), (minimum, 0)] {
+        let mut venue = venue();
+        enter(&mut venue, 1, 2, 40);
+        take_new(&mut venue, 0, &order, 1);
+        let order = venue.accounts()[0].named_order(PROTOCOL, Target::ClOrdId(b"1")).unwrap();
+        assert_eq!((order.executed, order.leaves), (filled, 0));
+    }
+}
+
+#[test]
+fn orders_of_cme_that_make_no_sense_are_refused_by_name() {
+    let cases = [
+        (order(b'1', 0), "a market order needs a price on the other side"),
+        (order(b'P', 0), "OrdType must be 1, 2, 3, 4 or K"),
+        (order(b'2', 9), "TimeInForce must be 0, 1, 3, 4 or 6"),
+        (NewOrder { price: NO_PRICE.into(), ..order(b'2', 0) }, "the order's type needs a price"),
+        (NewOrder { price: (TEN + 1).into(), ..order(b'2', 0) }, "a price must have at most four decimals"),
+        (NewOrder { min_quantity: 50.into(), ..order(b'2', 0) }, "MinQty needs TimeInForce 3"),
+        (NewOrder { side: 3, ..order(b'2', 0) }, "Side must be 1 or 2"),
+    ];
+    for (order, why) in cases {
+        let mut venue = venue();
+        take_new(&mut venue, 0, &order, 1);
+        let told = venue.accounts()[0].answers(PROTOCOL).last().unwrap().told;
+        assert_eq!(told, Told::Rejected(OrderRefusal::Terms(why)));
+    }
+}
+
+#[test]
+fn mass_action_of_a_side_that_is_none_cancels_nothing() {
+    let mut venue = venue();
+    take_new(&mut venue, 0, &order(b'2', 0), 1);
+    let action = MassAction { scope: 7, side: 9, time_in_force: NONE, ..MassAction::new_zeroed() };
+    take_mass_action(&mut venue, 0, &action, 2);
+    assert!(terms(&venue).is_some());
+    take_mass_action(&mut venue, 0, &MassAction { side: NONE, ..action }, 3);
+    assert!(terms(&venue).is_none());
 }

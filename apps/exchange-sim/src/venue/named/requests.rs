@@ -7,7 +7,7 @@ use matching_engine::{
 };
 use order_entry::ouch;
 
-use super::super::{Effect, Streams, Venue};
+use super::super::{Effect, Streams, Venue, self_trade_group};
 use super::{Answer, Canceling, NamedOrder, NamedOrders, OrderRefusal, Protocol, Refused, Told};
 
 /// A new order; of a replacement the terms and the identifier alone count.
@@ -92,8 +92,8 @@ impl Venue {
             Err(reason) => self.named(account, protocol).reject(now_ns, at, reason),
             Ok((terms, symbol)) => {
                 let (owner, token) = (Owner(account as u32 + 1), protocol.token(at));
-                // Groups are an account's own, above those that OUCH has.
-                let self_trade = request.self_trade.map(|it| SelfTrade { group: owner.0 << 16 | it.group, ..it });
+                let group = |group| self_trade_group(owner, true, group);
+                let self_trade = request.self_trade.map(|it| SelfTrade { group: group(it.group), ..it });
                 let (side, on_halt) = (request.side, self.accounts[account].settings().on_halt);
                 let new = NewOrder { owner, token, symbol, side, self_trade, on_halt, terms };
                 let Self { engine, view, accounts, public, .. } = self;
@@ -168,9 +168,8 @@ impl Venue {
         } else if locate == Some(None) {
             Told::Refused(Refused::MassCancel, OrderRefusal::Engine(RejectReason::Symbol))
         } else {
-            let before = self.engine.orders_count();
-            self.cancel_side(account, locate.flatten(), request.side, now_ns);
-            Told::MassCanceled { count: (before - self.engine.orders_count()) as u32 }
+            let count = self.cancel_side(account, locate.flatten(), request.side, now_ns);
+            Told::MassCanceled { count: count as u32 }
         };
         self.named(account, protocol).push(Answer {
             at_ns: now_ns,
@@ -184,24 +183,26 @@ impl Venue {
         self.break_line()
     }
 
-    /// Cancels the orders of an account, of one instrument and side or of all.
-    fn cancel_side(&mut self, account: usize, symbol: Option<Locate>, side: Option<Side>, now_ns: u64) {
+    /// Cancels the orders of an account, of one instrument and side or of all; how many.
+    fn cancel_side(&mut self, account: usize, symbol: Option<Locate>, side: Option<Side>, now_ns: u64) -> usize {
         let owner = Owner(account as u32 + 1);
         let Self { engine, view, accounts, public, .. } = self;
         let Some(side) = side else {
             let mut sink = Streams { view, accounts, public };
-            engine.cancel_all(owner, symbol, CancelReason::User, now_ns, &mut sink);
-            return;
+            return engine.cancel_all(owner, symbol, CancelReason::User, now_ns, &mut sink);
         };
         let named = accounts[account].named.iter().flat_map(|orders| &orders.orders).map(|order| order.id);
         let ids: Vec<_> = named.chain(accounts[account].orders.values().map(|entry| entry.id)).flatten().collect();
+        let mut count = 0;
         for id in ids {
             let is_meant = |order: OrderView| order.state.side == side && symbol.is_none_or(|it| it == order.symbol);
             if engine.order(id).is_some_and(is_meant) {
                 // It lives: it was just found.
                 let _ = engine.cancel(id, CancelReason::User, now_ns, &mut Streams { view, accounts, public });
+                count += 1;
             }
         }
+        count
     }
 
     /// The terms of a live order, as a change of it starts from. A stop that woke is a stop no

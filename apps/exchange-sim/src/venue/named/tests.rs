@@ -1,11 +1,13 @@
 //! What FIX and BOE do to orders that their owners name.
 
 use market::{Price, Symbol};
-use matching_engine::{Display, Life, PostOnly, Pricing, Terms};
+use matching_engine::{CrossKind, Display, Life, Peg, PegTo, PostOnly, Pricing, Terms};
 use order_entry::boe::v2::{self, Field};
 use order_entry::boe::{OrderType, Side as BoeSide, V2, V3, v3};
 use order_entry::fix::codec::{Decimal, Writer};
-use order_entry::fix::orders::{MassCancel, NewOrderSingle, OrdType, ReplaceRequest, Side as FixSide, Utc};
+use order_entry::fix::orders::{
+    MassCancel, NewOrderSingle, OrdType, ReplaceRequest, Side as FixSide, TimeInForce, Utc,
+};
 use order_entry::fix::session::Version;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -27,6 +29,10 @@ fn venue() -> Venue {
     venue
 }
 
+const fn at(now_ns: u64) -> Times {
+    Times { now_ns, epoch_ns: 0 }
+}
+
 fn fix_order(cl_ord_id: &[u8], side: FixSide, qty: i64, price: Price) -> NewOrderSingle<'_> {
     NewOrderSingle {
         account: None,
@@ -40,8 +46,11 @@ fn fix_order(cl_ord_id: &[u8], side: FixSide, qty: i64, price: Price) -> NewOrde
         symbol: b"ZTEST",
         time_in_force: None,
         transact_time: Utc(0),
+        stop_px: None,
         min_qty: None,
+        max_floor: None,
         expire_time: None,
+        peg_offset: None,
     }
 }
 
@@ -60,7 +69,11 @@ fn fix_replace<'a>(old: &'a [u8], cl_ord_id: &'a [u8], qty: i64, price: Price) -
         symbol: b"ZTEST",
         time_in_force: None,
         transact_time: Utc(0),
+        stop_px: None,
         min_qty: None,
+        max_floor: None,
+        expire_time: None,
+        peg_offset: None,
     }
 }
 
@@ -81,7 +94,7 @@ fn last_fix(venue: &Venue, account: usize, tags: &[u32]) -> Vec<String> {
 }
 
 fn sell(venue: &mut Venue, cl_ord_id: &[u8], qty: i64, price: Price) {
-    venue.fix_new(1, &fix_order(cl_ord_id, FixSide::Sell, qty, price), 1);
+    venue.fix_new(1, &fix_order(cl_ord_id, FixSide::Sell, qty, price), at(1));
 }
 
 /// CumQty, LeavesQty, AvgPx.
@@ -90,34 +103,34 @@ const SUMS: [u32; 3] = [14, 151, 6];
 #[test]
 fn average_price_has_the_decimals_of_fix() {
     let mut venue = venue();
-    venue.fix_new(0, &fix_order(b"A", FixSide::Buy, 300, cents(10_01)), 1);
+    venue.fix_new(0, &fix_order(b"A", FixSide::Buy, 300, cents(10_01)), at(1));
     sell(&mut venue, b"S1", 100, Price(100_000));
     assert_eq!(last_fix(&venue, 0, &SUMS), ["100", "200", "10.01"]);
     let mut venue = self::venue();
     sell(&mut venue, b"S1", 100, Price(100_000));
     sell(&mut venue, b"S2", 200, Price(100_100));
-    venue.fix_new(0, &fix_order(b"A", FixSide::Buy, 300, cents(10_01)), 1);
+    venue.fix_new(0, &fix_order(b"A", FixSide::Buy, 300, cents(10_01)), at(1));
     assert_eq!(last_fix(&venue, 0, &SUMS), ["300", "0", "10.00666667"]);
 }
 
 #[test]
 fn replace_behind_fills_leaves_what_is_executed() {
     let mut venue = venue();
-    venue.fix_new(0, &fix_order(b"A", FixSide::Buy, 300, cents(10_00)), 1);
+    venue.fix_new(0, &fix_order(b"A", FixSide::Buy, 300, cents(10_00)), at(1));
     sell(&mut venue, b"S", 200, cents(10_00));
-    venue.fix_replace(0, &fix_replace(b"A", b"B", 100, cents(10_00)), 2);
+    venue.fix_replace(0, &fix_replace(b"A", b"B", 100, cents(10_00)), at(2));
     assert_eq!(last_fix(&venue, 0, &[150, 14, 151, 6]), ["5", "200", "0", "10"]);
 }
 
 #[test]
 fn bust_is_not_undone_by_the_next_fill_and_finds_the_replaced_order() {
     let mut venue = venue();
-    venue.fix_new(0, &fix_order(b"A", FixSide::Buy, 300, cents(10_00)), 1);
+    venue.fix_new(0, &fix_order(b"A", FixSide::Buy, 300, cents(10_00)), at(1));
     sell(&mut venue, b"S1", 100, cents(10_00));
     let Told::Executed { match_number, .. } = venue.accounts()[0].answers(Protocol::Fix).last().unwrap().told else {
         panic!("no fill")
     };
-    venue.fix_replace(0, &fix_replace(b"A", b"B", 250, cents(10_00)), 2);
+    venue.fix_replace(0, &fix_replace(b"A", b"B", 250, cents(10_00)), at(2));
     venue.operate(Command::Break(match_number), 3).unwrap();
     assert_eq!(last_fix(&venue, 0, &[150, 11, 39, 14, 151]), ["H", "B", "0", "0", "150"]);
     sell(&mut venue, b"S2", 100, cents(10_00));
@@ -129,34 +142,160 @@ fn replace_may_keep_its_order_from_taking() {
     let mut venue = venue();
     sell(&mut venue, b"S", 100, cents(10_02));
     let post_only = Some(&b"6"[..]);
-    venue.fix_new(0, &NewOrderSingle { exec_inst: post_only, ..fix_order(b"A", FixSide::Buy, 100, cents(9_90)) }, 1);
-    venue.fix_replace(0, &ReplaceRequest { exec_inst: post_only, ..fix_replace(b"A", b"B", 100, cents(10_05)) }, 2);
+    venue.fix_new(
+        0,
+        &NewOrderSingle { exec_inst: post_only, ..fix_order(b"A", FixSide::Buy, 100, cents(9_90)) },
+        at(1),
+    );
+    venue.fix_replace(0, &ReplaceRequest { exec_inst: post_only, ..fix_replace(b"A", b"B", 100, cents(10_05)) }, at(2));
     assert_eq!(last_fix(&venue, 0, &[150, 11, 14]), ["5", "B", "0"]);
 }
 
 #[test]
 fn replace_of_another_side_or_symbol_is_refused() {
     let mut venue = venue();
-    venue.fix_new(0, &fix_order(b"A", FixSide::Buy, 100, cents(10_00)), 1);
+    venue.fix_new(0, &fix_order(b"A", FixSide::Buy, 100, cents(10_00)), at(1));
     let other_side = ReplaceRequest { side: FixSide::Sell, ..fix_replace(b"A", b"B", 200, cents(10_00)) };
-    venue.fix_replace(0, &other_side, 2);
+    venue.fix_replace(0, &other_side, at(2));
     assert_eq!(last_fix(&venue, 0, &[11, 434, 102]), ["B", "2", "2"]);
     let other_symbol = ReplaceRequest { symbol: b"OTHER", ..fix_replace(b"A", b"C", 200, cents(10_00)) };
-    venue.fix_replace(0, &other_symbol, 3);
+    venue.fix_replace(0, &other_symbol, at(3));
     assert_eq!(last_fix(&venue, 0, &[11, 434, 102]), ["C", "2", "2"]);
 }
 
 #[test]
 fn mass_cancel_of_one_side_leaves_the_other() {
     let mut venue = venue();
-    venue.fix_new(0, &fix_order(b"A", FixSide::Buy, 100, cents(9_90)), 1);
-    venue.fix_new(0, &fix_order(b"B", FixSide::Sell, 100, cents(10_10)), 1);
+    venue.fix_new(0, &fix_order(b"A", FixSide::Buy, 100, cents(9_90)), at(1));
+    venue.fix_new(0, &fix_order(b"B", FixSide::Sell, 100, cents(10_10)), at(1));
     let request =
         MassCancel { cl_ord_id: b"Q", side: Some(FixSide::Buy), symbol: None, transact_time: Utc(0), request_type: 7 };
     venue.fix_mass_cancel(0, &request, 2);
     assert_eq!(last_fix(&venue, 0, &[531, 533]), ["7", "1"]);
     let status = |id: &[u8]| venue.accounts()[0].named_order(Protocol::Fix, Target::ClOrdId(id)).unwrap().status;
     assert_eq!((status(b"A"), status(b"B")), (OrderStatus::Canceled, OrderStatus::New));
+}
+
+#[test]
+fn each_order_type_of_fix_is_the_engines() {
+    let price = |cents: i64| Some(Decimal::from_price(self::cents(cents)));
+    let buy = || NewOrderSingle { price: price(9_90), ..fix_order(b"A", FixSide::Buy, 100, cents(9_90)) };
+    let shares = |count: i64| Some(Decimal::whole(count));
+    let limit = Terms::limit(100, cents(9_90));
+    let hidden = Terms { display: Display::Hidden, ..limit };
+    let offset = Some(Decimal::from_price(Price(-200)));
+    let peg = |to, offset, limit| Terms { pricing: Pricing::Peg(Peg { to, offset, limit }), ..hidden };
+    let pegged = || NewOrderSingle { ord_type: OrdType::Pegged, price: None, ..buy() };
+    let stop = Pricing::Stop { trigger: cents(11_00), limit: None };
+    let stop_limit = Pricing::Stop { trigger: cents(11_00), limit: Some(cents(9_90)) };
+    let cases = [
+        (buy(), limit),
+        (NewOrderSingle { max_floor: shares(10), ..buy() }, Terms { display: Display::Reserve(10), ..limit }),
+        (NewOrderSingle { max_floor: shares(0), ..buy() }, hidden),
+        (NewOrderSingle { min_qty: shares(50), ..buy() }, Terms { min_qty: 50, ..hidden }),
+        (NewOrderSingle { exec_inst: Some(b"6"), ..buy() }, Terms { post_only: PostOnly::Slide, ..limit }),
+        (NewOrderSingle { exec_inst: Some(b"R"), peg_offset: offset, ..pegged() }, peg(PegTo::Primary, -200, None)),
+        (
+            NewOrderSingle { exec_inst: Some(b"P"), price: price(9_95), ..pegged() },
+            peg(PegTo::Market, 0, Some(cents(9_95))),
+        ),
+        (NewOrderSingle { exec_inst: Some(b"M"), ..pegged() }, peg(PegTo::Midpoint, 0, None)),
+        (NewOrderSingle { ord_type: OrdType::Stop, stop_px: price(11_00), ..buy() }, Terms { pricing: stop, ..limit }),
+        (
+            NewOrderSingle { ord_type: OrdType::StopLimit, stop_px: price(11_00), ..buy() },
+            Terms { pricing: stop_limit, ..limit },
+        ),
+        (
+            NewOrderSingle { time_in_force: Some(TimeInForce::AtTheClose), ..buy() },
+            Terms { life: Life::Cross(CrossKind::Closing), ..limit },
+        ),
+        (
+            NewOrderSingle { time_in_force: Some(TimeInForce::GoodTillDate), expire_time: Some(Utc(900)), ..buy() },
+            Terms { life: Life::Until(900), ..limit },
+        ),
+    ];
+    for (order, expected) in cases {
+        let mut venue = venue();
+        venue.fix_new(0, &order, at(1));
+        assert_eq!(terms(&venue, Protocol::Fix, "A"), Some(expected), "{order:?}");
+        // A replacement takes the same words.
+        let replace = ReplaceRequest {
+            exec_inst: order.exec_inst,
+            ord_type: order.ord_type,
+            price: order.price,
+            time_in_force: order.time_in_force,
+            stop_px: order.stop_px,
+            min_qty: order.min_qty,
+            max_floor: order.max_floor,
+            expire_time: order.expire_time,
+            peg_offset: order.peg_offset,
+            ..fix_replace(b"A", b"B", 200, cents(9_90))
+        };
+        venue.fix_replace(0, &replace, at(2));
+        assert_eq!(terms(&venue, Protocol::Fix, "B"), Some(Terms { qty: 200, ..expected }), "{order:?}");
+    }
+}
+
+#[test]
+fn orders_of_fix_that_end_at_once_trade_what_they_may() {
+    let immediate = [
+        (OrdType::Market, TimeInForce::Day, "60"),
+        (OrdType::Limit, TimeInForce::ImmediateOrCancel, "60"),
+        (OrdType::Limit, TimeInForce::FillOrKill, "0"),
+    ];
+    for (ord_type, time_in_force, executed) in immediate {
+        let mut venue = venue();
+        sell(&mut venue, b"S", 60, cents(10_00));
+        let order = fix_order(b"A", FixSide::Buy, 100, cents(10_00));
+        venue.fix_new(0, &NewOrderSingle { ord_type, time_in_force: Some(time_in_force), ..order }, at(2));
+        assert_eq!(last_fix(&venue, 0, &[150, 39, 14, 151]), ["4", "4", executed, "0"], "{ord_type:?}");
+    }
+}
+
+#[test]
+fn orders_of_fix_that_make_no_sense_are_refused_by_name() {
+    let buy = || fix_order(b"A", FixSide::Buy, 100, cents(9_90));
+    let pegged = || NewOrderSingle { ord_type: OrdType::Pegged, ..buy() };
+    let cases = [
+        (pegged(), "a pegged order needs ExecInst (18) M, P or R"),
+        (NewOrderSingle { exec_inst: Some(b"R"), ..buy() }, "ExecInst (18) M, P and R are of pegged orders (40=P)"),
+        (NewOrderSingle { exec_inst: Some(b"G"), ..buy() }, "ExecInst (18) must be 6, M, P or R"),
+        (NewOrderSingle { ord_type: OrdType::Stop, ..buy() }, "a stop needs StopPx (99)"),
+        (NewOrderSingle { price: None, ..buy() }, "a limit order needs Price (44)"),
+        (NewOrderSingle { max_floor: Some(Decimal(1)), ..buy() }, "MaxFloor (111) must be whole shares"),
+        (
+            NewOrderSingle { time_in_force: Some(TimeInForce::GoodTillCancel), ..buy() },
+            "TimeInForce (59) must be 0, 2, 3, 4, 6 or 7",
+        ),
+        (
+            NewOrderSingle { time_in_force: Some(TimeInForce::GoodTillDate), ..buy() },
+            "GoodTillDate (59=6) needs ExpireTime (126)",
+        ),
+        (NewOrderSingle { exec_inst: Some(b"M 6"), ..pegged() }, "terms"),
+    ];
+    for (order, why) in cases {
+        let mut venue = venue();
+        venue.fix_new(0, &order, at(1));
+        assert_eq!(last_fix(&venue, 0, &[39, 103, 58]), ["8", "11", why], "{order:?}");
+    }
+}
+
+#[test]
+fn mass_cancel_counts_its_own_orders_alone() {
+    let mut venue = venue();
+    venue.fix_new(0, &fix_order(b"A", FixSide::Sell, 100, cents(10_05)), at(1));
+    sell(&mut venue, b"S", 100, cents(10_20));
+    let hidden = fix_order(b"H", FixSide::Sell, 100, cents(10_08));
+    venue.fix_new(1, &NewOrderSingle { max_floor: Some(Decimal::whole(0)), ..hidden }, at(1));
+    let (exec_inst, peg_offset) = (Some(&b"P"[..]), Some(Decimal::from_price(Price(-1_000))));
+    let pegged = fix_order(b"P", FixSide::Buy, 100, cents(10_00));
+    let pegged = NewOrderSingle { ord_type: OrdType::Pegged, exec_inst, peg_offset, price: None, ..pegged };
+    venue.fix_new(1, &pegged, at(1));
+    let all = MassCancel { cl_ord_id: b"Q", side: None, symbol: None, transact_time: Utc(0), request_type: 7 };
+    // The offer is at 10.20 then, the peg at 10.10, and both it and the hidden order trade.
+    venue.fix_mass_cancel(0, &all, 2);
+    assert_eq!(last_fix(&venue, 1, &[39]), ["2"]);
+    assert_eq!(last_fix(&venue, 0, &[531, 533]), ["7", "1"]);
 }
 
 fn id(text: &str) -> Text<20> {

@@ -35,10 +35,16 @@ messages! {
         optional 59 time_in_force: TimeInForce,
         /// When the order was made.
         required 60 transact_time: Utc,
+        /// The price of the trade that wakes a stop.
+        optional 99 stop_px: Decimal,
         /// The least to fill at once.
         optional 110 min_qty: Decimal,
+        /// Shares to show; 0 for none.
+        optional 111 max_floor: Decimal,
         /// When the order ends.
         optional 126 expire_time: Utc,
+        /// Added to the price that a pegged order follows.
+        optional 211 peg_offset: Decimal,
     }
 
     /// A request to cancel an order (F).
@@ -89,8 +95,16 @@ messages! {
         optional 59 time_in_force: TimeInForce,
         /// When the request was made.
         required 60 transact_time: Utc,
+        /// The price of the trade that wakes a stop.
+        optional 99 stop_px: Decimal,
         /// The least to fill at once.
         optional 110 min_qty: Decimal,
+        /// Shares to show; 0 for none.
+        optional 111 max_floor: Decimal,
+        /// When the order ends.
+        optional 126 expire_time: Utc,
+        /// Added to the price that a pegged order follows.
+        optional 211 peg_offset: Decimal,
     }
 
     /// A question what became of an order (H).

@@ -106,8 +106,11 @@ proptest! {
             symbol: b"BRK.B",
             time_in_force: Some(TimeInForce::ImmediateOrCancel),
             transact_time: Utc(time),
+            stop_px: None,
             min_qty: None,
+            max_floor: None,
             expire_time: None,
+            peg_offset: None,
         };
         let bytes = bytes(|out| order.write(out));
         let mut index = FieldIndex::new(64);
