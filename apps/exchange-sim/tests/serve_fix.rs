@@ -144,7 +144,11 @@ impl Client {
     fn replace(&mut self, [orig, cl_ord_id]: [&str; 2], qty: i64, (symbol, price): (Symbol, Price)) {
         let request = ReplaceRequest {
             exec_inst: None,
+            stop_px: None,
             min_qty: None,
+            max_floor: None,
+            expire_time: None,
+            peg_offset: None,
             account: None,
             cl_ord_id: cl_ord_id.as_bytes(),
             handl_inst: None,
