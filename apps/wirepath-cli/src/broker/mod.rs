@@ -22,7 +22,9 @@ use crate::user;
 /// The most MiB of packet buffers for a client: more than any program needs.
 const MEMORY_MAX_MIB: i64 = 65_536;
 /// The most for all clients of a user: what all his connections could have.
-const USER_MEMORY_MAX_MIB: i64 = 32 * MEMORY_MAX_MIB;
+const USER_MEMORY_MAX_MIB: i64 = USER_CONNECTIONS_MAX * MEMORY_MAX_MIB;
+/// The most connections of a user: all but those that are root's.
+const USER_CONNECTIONS_MAX: i64 = 120;
 
 /// Lends queues of an interface to programs that have no capability, until it is stopped.
 #[derive(Args)]
@@ -46,6 +48,9 @@ pub(crate) struct BrokerOptions {
     /// MiB of packet buffers for all programs of a user together, at most
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(i64).range(1..=USER_MEMORY_MAX_MIB))]
     user_memory: Option<i64>,
+    /// Connections of a user, one for each process, at most: 32 without it, of 128 in all
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i64).range(1..=USER_CONNECTIONS_MAX))]
+    user_connections: Option<i64>,
     /// Keep the queues and pass frames on, so that any number of programs share the interface
     #[arg(long)]
     forward: bool,
@@ -112,6 +117,9 @@ impl BrokerOptions {
         }
         if let Some(mib) = self.user_memory {
             config.user_memory_max = mib.unsigned_abs() << 20;
+        }
+        if let Some(count) = self.user_connections {
+            config.user_connections_max = count.unsigned_abs() as usize;
         }
         Ok(config)
     }

@@ -16,10 +16,10 @@ use crate::device::af_xdp::broker::message::Reply;
 use crate::device::af_xdp::broker::sys::{KeptMemory, Peer};
 use crate::sys::process;
 
-/// The most connections of all users, and of one user: each takes some kilobytes and four
-/// descriptors.
+/// The most connections of all users, and of one user where the operator does not say otherwise:
+/// each takes some kilobytes and four descriptors.
 pub(super) const CLIENTS_MAX: usize = 128;
-const CLIENTS_OF_A_USER_MAX: usize = 32;
+pub(super) const CLIENTS_OF_A_USER: usize = 32;
 /// Connections that root alone may have.
 const CLIENTS_OF_ROOT: usize = 8;
 /// The most connections that have said nothing yet, or may have nothing: whoever runs programs as
@@ -63,8 +63,9 @@ pub(super) struct Client {
 }
 
 /// All clients.
-#[derive(Default)]
 pub(super) struct Clients {
+    /// The most connections of a user.
+    of_user_max: usize,
     all: Vec<Client>,
     next: u64,
     /// The last client's rights, by each queue that no client has.
@@ -139,6 +140,17 @@ impl Client {
 }
 
 impl Clients {
+    pub(super) fn new(of_user_max: usize) -> Self {
+        Self {
+            of_user_max,
+            all: Vec::new(),
+            next: 0,
+            left: HashMap::new(),
+            withheld: BTreeSet::new(),
+            kept: Vec::new(),
+        }
+    }
+
     /// Accepts a connection of a user that is served. Returns the one that has to go for it.
     pub(super) fn add(
         &mut self,
@@ -150,8 +162,18 @@ impl Clients {
     ) -> Result<Option<ClientId>, Refusal> {
         let of_user = self.all.iter().filter(|client| client.peer.uid == peer.uid).count();
         let clients_max = if peer.uid == 0 { CLIENTS_MAX } else { CLIENTS_MAX - CLIENTS_OF_ROOT };
-        if self.all.len() >= clients_max || of_user >= CLIENTS_OF_A_USER_MAX {
-            let sentence = format!("the broker has {of_user} connections of user {}: end some", peer.uid);
+        if of_user >= self.of_user_max {
+            let sentence = format!(
+                "the broker has {of_user} connections of user {}, one for each process, and a user may have no more: \
+                 end some, or start it with --user-connections {}",
+                peer.uid,
+                (2 * of_user).min(CLIENTS_MAX - CLIENTS_OF_ROOT)
+            );
+            return Err(Refusal::new(libc::EUSERS, sentence));
+        }
+        if self.all.len() >= clients_max {
+            let all = self.all.len();
+            let sentence = format!("the broker has {all} connections of all users, one for each process: end some");
             return Err(Refusal::new(libc::EUSERS, sentence));
         }
         let idle = self.all.iter().filter(|client| client.is_idle());
@@ -393,7 +415,7 @@ mod tests {
 
     #[test]
     fn queues_of_a_rule_are_bounded_for_all_programs_that_fit_it() {
-        let mut clients = Clients::default();
+        let mut clients = Clients::new(CLIENTS_OF_A_USER);
         let (rule, other) = (rule("rule 1 of broker.toml"), rule("rule 2 of broker.toml"));
         let mut add = |uid, rule: &Arc<BrokerRule>| add_with(&mut clients, uid, ClientRights::Rule(Arc::clone(rule)));
         let [first, second] = [1000, 1001].map(|uid| add(uid, &rule).unwrap());
@@ -412,13 +434,17 @@ mod tests {
 
     #[test]
     fn connections_of_a_user_and_in_all_are_bounded() {
-        let mut clients = Clients::default();
-        for _ in 0..CLIENTS_OF_A_USER_MAX {
+        let mut clients = Clients::new(CLIENTS_OF_A_USER);
+        for _ in 0..CLIENTS_OF_A_USER {
             add(&mut clients, 1000).unwrap();
         }
         let refusal = add(&mut clients, 1000).unwrap_err();
-        assert!(refusal.sentence.contains("32 connections of user 1000: end some"), "{refusal:?}");
-        for uid in 0..(CLIENTS_MAX - CLIENTS_OF_ROOT - CLIENTS_OF_A_USER_MAX) as u32 {
+        assert!(
+            refusal.sentence.starts_with("the broker has 32 connections of user 1000, one for each"),
+            "{refusal:?}"
+        );
+        assert!(refusal.sentence.ends_with("or start it with --user-connections 64"), "{refusal:?}");
+        for uid in 0..(CLIENTS_MAX - CLIENTS_OF_ROOT - CLIENTS_OF_A_USER) as u32 {
             add(&mut clients, 2000 + uid).unwrap();
         }
         add(&mut clients, 7).unwrap_err();
@@ -429,8 +455,16 @@ mod tests {
     }
 
     #[test]
+    fn operator_says_how_many_connections_a_user_may_have() {
+        let mut clients = Clients::new(64);
+        (0..64).for_each(|_| _ = add(&mut clients, 1000).unwrap());
+        let refusal = add(&mut clients, 1000).unwrap_err();
+        assert!(refusal.sentence.ends_with("or start it with --user-connections 120"), "{refusal:?}");
+    }
+
+    #[test]
     fn connections_that_get_nothing_leave_room_for_others_and_end() {
-        let mut clients = Clients::default();
+        let mut clients = Clients::new(CLIENTS_OF_A_USER);
         let refusal = Refusal::new(libc::EACCES, "not this program");
         let served = add(&mut clients, 1000).unwrap();
         let mut gone = Vec::new();
@@ -452,7 +486,7 @@ mod tests {
 
     #[test]
     fn each_client_has_a_queue_and_the_next_one_is_told_who_has_the_last() {
-        let mut clients = Clients::default();
+        let mut clients = Clients::new(CLIENTS_OF_A_USER);
         let [first, second, third] = [1000, 1001, 1002].map(|uid| add(&mut clients, uid).unwrap());
         assert_eq!(ask(&mut clients, first, 2), Ok(0));
         assert_eq!(ask(&mut clients, first, 2), Ok(0), "the one it has");
@@ -468,7 +502,7 @@ mod tests {
 
     #[test]
     fn withheld_queue_is_tried_last_and_counts_for_the_rule_of_who_had_it() {
-        let mut clients = Clients::default();
+        let mut clients = Clients::new(CLIENTS_OF_A_USER);
         let rule = rule("rule 1 of broker.toml");
         let of_rule = |clients: &mut Clients| add_with(clients, 1000, ClientRights::Rule(Arc::clone(&rule))).unwrap();
         clients.left.insert(0, ClientRights::Rule(Arc::clone(&rule)));
@@ -487,7 +521,7 @@ mod tests {
 
     #[test]
     fn memory_of_a_users_clients_is_bounded_in_sum() {
-        let mut clients = Clients::default();
+        let mut clients = Clients::new(CLIENTS_OF_A_USER);
         let mib = |mib: u64| QueueOrder { umem_len: mib << 20, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64 };
         let [first, second, other, root] = [1000, 1000, 1001, 0].map(|uid| add(&mut clients, uid).unwrap());
         clients.order(first, mib(60), 100 << 20).unwrap();
@@ -521,7 +555,7 @@ mod tests {
 
     #[test]
     fn packet_buffers_that_a_process_keeps_after_its_connection_count_for_its_user() {
-        let mut clients = Clients::default();
+        let mut clients = Clients::new(CLIENTS_OF_A_USER);
         let (first, kept) = with_memory(&mut clients, 3, 4 << 20).unwrap();
         clients.remove(first).unwrap();
         let refusal = with_memory(&mut clients, 2, 4 << 20).expect_err("3 MiB are kept by a descriptor");
@@ -543,7 +577,7 @@ mod tests {
 
     #[test]
     fn connections_whose_packet_buffers_are_kept_are_bounded() {
-        let mut clients = Clients::default();
+        let mut clients = Clients::new(CLIENTS_OF_A_USER);
         let mut kept = Vec::new();
         for _ in 0..KEPT_OF_A_USER_MAX {
             let (id, theirs) = with_memory(&mut clients, 1, u64::MAX).unwrap();
@@ -558,7 +592,7 @@ mod tests {
 
     #[test]
     fn neighbors_are_resolved_at_a_limited_rate() {
-        let mut clients = Clients::default();
+        let mut clients = Clients::new(CLIENTS_OF_A_USER);
         let id = add(&mut clients, 1000).unwrap();
         let client = clients.get(id).unwrap();
         let now = Instant::now();

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::clients::CLIENTS_OF_A_USER;
 use super::rights::{BrokerRule, BrokerUser};
 use crate::device::af_xdp::{AfXdpConfig, broker_of};
 
@@ -21,6 +22,8 @@ pub struct BrokerConfig {
     pub memory_max: u64,
     /// The most bytes of packet buffers of all clients of a user together; root has no bound.
     pub user_memory_max: u64,
+    /// The most connections of a user, one for each process: by default 32, of 128 in all.
+    pub user_connections_max: usize,
     /// Keeps all queues, and passes frames between them and the clients, so that more programs than
     /// queues share the interface. By default off: each client gets a queue.
     pub forward: bool,
@@ -42,6 +45,7 @@ impl BrokerConfig {
             rules: None,
             memory_max: 256 << 20,
             user_memory_max: 3 << 30,
+            user_connections_max: CLIENTS_OF_A_USER,
             forward: false,
             serves_added_users: false,
         }

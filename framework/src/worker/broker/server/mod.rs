@@ -130,6 +130,7 @@ impl Broker {
         // A client has one queue, or all where frames are passed on.
         let of_a_flow = if forwarder.is_some() { usize::from(capabilities.queues) } else { 1 };
         let budget = RuleBudget { rules_max: config.port.rules_max, of_a_flow };
+        let clients = Clients::new(config.user_connections_max);
         Ok(Self {
             queues: capabilities.queues,
             rights: match &config.rules {
@@ -142,7 +143,7 @@ impl Broker {
             mirror,
             icmp_errors,
             listener,
-            clients: Clients::default(),
+            clients,
             turns: Turns::default(),
             flows: FlowTable::new(forwarder.is_some(), budget),
             forwarder,
