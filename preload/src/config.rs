@@ -301,7 +301,7 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
     place_program(&mut port)?;
     let own = own_host(&port)?;
     let application_id = env::var(APPLICATION_ID).ok();
-    let engines = engines_of(&port, rules.engines(&program, application_id.as_deref()))?;
+    let engines = engines_of(&port, own.is_some(), rules.engines(&program, application_id.as_deref()))?;
     let gather_ns = match &port {
         // The last answer of a thread would have the frames of its engine alone leave, and those of
         // its other answers would wait in theirs.
@@ -330,9 +330,10 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
 }
 
 /// The engines that the environment asks for, or else the file of rules. Each has a queue of its
-/// own, and must get all frames of its sockets: a broker that passes frames on sees to that, and no
-/// NIC does, which spreads them by a hash.
-fn engines_of(port: &PortConfig, by_rules: Option<usize>) -> Result<usize, String> {
+/// own, and must get all frames of its sockets: a broker that passes frames on sees to that, and a
+/// ConnectX by its rules, but no other NIC, which spreads them by a hash. An address of our own is
+/// one engine's, which answers for it.
+fn engines_of(port: &PortConfig, has_own_address: bool, by_rules: Option<usize>) -> Result<usize, String> {
     let (engines, whence) = match (variable(ENGINES), by_rules) {
         (Some(text), _) => match text.parse() {
             Ok(engines @ 1..=ENGINES_MAX) => (engines, ENGINES),
@@ -344,6 +345,11 @@ fn engines_of(port: &PortConfig, by_rules: Option<usize>) -> Result<usize, Strin
     match port {
         _ if engines == 1 => Ok(1),
         PortConfig::AfXdp(AfXdpConfig { broker: Some(_), .. }) => Ok(engines),
+        PortConfig::Mlx5(_) if !has_own_address => Ok(engines),
+        PortConfig::Mlx5(_) => Err(format!(
+            "{whence} is {engines}, and one engine answers for the address that {ADDRESS} gives the program: omit one \
+             of them"
+        )),
         _ => Err(format!(
             "{whence} is {engines}, and each engine needs a queue of a broker that passes frames on: start the \
              program by `wirepath run --engines {engines}`, or remove {whence}"

@@ -18,12 +18,14 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
+use sockets::Kind;
 use wirepath::counters::unpublish;
 
 use crate::abi::stdio::{self, StreamTable};
 use crate::config::StandardError;
 use crate::engine::file::{self, OpenFiles};
 use crate::engine::group::{EngineMask, Engines};
+use crate::engine::table::FileId;
 use crate::engine::{sets, table, thread};
 use crate::{background, calls, config, engine, heap, sys};
 
@@ -221,7 +223,7 @@ extern "C" fn before_fork() {
     let signals = BlockedSignals::begin();
     let of_engines = (is_owner() && !thread::is_inside()).then(|| {
         let mut engines = Engines::enter(engine::all());
-        calls::listener::leave_listeners(&mut engines);
+        calls::listener::leave_idle(&mut engines);
         HeldOfEngines { streams: stdio::lock_streams(), sets: sets::lock(), engines }
     });
     let standard_error = config::lock_standard_error();
@@ -286,14 +288,23 @@ pub(crate) fn is_vfork_child() -> bool {
 }
 
 /// Reports that a child uses a descriptor whose socket its parent has offloaded.
-pub(crate) fn say_that_child_has_none() {
-    if !HAS_SAID.swap(true, Ordering::Relaxed) {
-        config::say(format_args!(
-            "process {} was forked from one whose sockets are on wirepath: they stay its parent's, and fail here; \
-             have it make sockets of its own, or let the parent serve them",
-            sys::getpid()
-        ));
+pub(crate) fn say_that_child_has_none(file: FileId) {
+    if HAS_SAID.swap(true, Ordering::Relaxed) {
+        return;
     }
+    let is_datagrams =
+        is_owner_by_pid() && engine::enter(file).files.socket(file).is_ok_and(|socket| socket.kind == Kind::Datagram);
+    let what = match is_datagrams {
+        true => {
+            "its datagram sockets send and receive by the kernel here, and what comes by the interface is its parent's"
+        }
+        false => "they stay its parent's, and fail here",
+    };
+    config::say(format_args!(
+        "process {} was forked from one whose sockets are on wirepath: {what}; have it make sockets of its own, or let \
+         the parent serve them",
+        sys::getpid()
+    ));
 }
 
 /// Reports that a child of `fork` has a socket, and its parent the queue that the child would need.

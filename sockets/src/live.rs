@@ -1,8 +1,9 @@
 //! Sockets on an interface of this machine, beside the kernel's: from a name to a [`Stack`].
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
-use std::{fs, thread};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::{fs, process, thread};
 
 use wirepath::Error;
 use wirepath::counters::{Block, Capacity, default_directory};
@@ -53,7 +54,8 @@ impl Stack {
         let queue =
             port.take_queue()?.ok_or_else(|| Error::Config("the configuration names no queue: take queue 0".into()))?;
         let scope = block.scope("worker0");
-        let mut sockets = Sockets::steered(sockets_max, Live { port, block });
+        let interface = config.port.interface().to_owned();
+        let mut sockets = Sockets::steered(sockets_max, Live { port, block, interface, claims: HashSet::new() });
         let clock = clock.ok().and_then(|clock| clock.join().ok()).unwrap_or_else(SystemClock::start);
         sockets.follow_wall(SystemWall::beside(clock.clone()));
         sockets.count_in(&scope);
@@ -110,14 +112,56 @@ impl Clock for SystemClock {
 struct Live {
     port: LivePort,
     block: Arc<Block>,
+    interface: String,
+    /// Its flows among those of [`CLAIMED`].
+    claims: HashSet<FlowSpec>,
+}
+
+/// A unicast port of a stack: the process, because a child of `fork` has a copy of this memory and
+/// none of the stacks, and the interface.
+type Claim = (u32, String, FlowSpec);
+
+/// The unicast ports of all stacks of this process. A NIC copies a frame to each queue that has a
+/// rule for it, as the members of a group need it; a port would be answered twice. A broker that
+/// passes frames on chooses one of the stacks.
+static CLAIMED: LazyLock<Mutex<HashSet<Claim>>> = LazyLock::new(Mutex::default);
+
+impl Live {
+    fn claim(&mut self, flow: &FlowSpec) -> Result<(), Errno> {
+        if flow.is_group() || flow.source_port.is_some() || self.port.hands_over() {
+            return Ok(());
+        }
+        let claim = (process::id(), self.interface.clone(), flow.clone());
+        if !CLAIMED.lock().unwrap_or_else(PoisonError::into_inner).insert(claim) {
+            return Err(Errno::EADDRINUSE);
+        }
+        self.claims.insert(flow.clone());
+        Ok(())
+    }
+
+    fn give_up(&mut self, flow: &FlowSpec) {
+        if self.claims.remove(flow) {
+            let claim = (process::id(), self.interface.clone(), flow.clone());
+            CLAIMED.lock().unwrap_or_else(PoisonError::into_inner).remove(&claim);
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let claims: Vec<FlowSpec> = self.claims.iter().cloned().collect();
+        claims.iter().for_each(|flow| self.give_up(flow));
+    }
 }
 
 impl Steering for Live {
     fn add_flow(&mut self, flow: FlowSpec) -> Result<(), Errno> {
-        Steering::add_flow(&mut self.port, flow)
+        self.claim(&flow)?;
+        Steering::add_flow(&mut self.port, flow.clone()).inspect_err(|_| self.give_up(&flow))
     }
 
     fn remove_flow(&mut self, flow: &FlowSpec) {
+        self.give_up(flow);
         Steering::remove_flow(&mut self.port, flow);
     }
 

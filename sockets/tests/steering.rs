@@ -14,10 +14,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{at, errno, steered_wire};
 use sockets::net::{TcpListener, TcpStream, UdpSocket};
-use sockets::{Errno, Kind, Steering};
+use sockets::{Errno, Kind, Options, Steering};
 use wirepath::proto::InterfaceId;
 use wirepath::time::Duration;
 use wirepath::worker::live::FlowSpec;
+
+/// A port of which another program has the unicast flows.
+#[derive(Clone, Default)]
+struct Taken(Rules);
+
+impl Steering for Taken {
+    fn add_flow(&mut self, flow: FlowSpec) -> Result<(), Errno> {
+        if flow.destination.ip().is_multicast() { self.0.add_flow(flow) } else { Err(Errno::EADDRINUSE) }
+    }
+
+    fn remove_flow(&mut self, flow: &FlowSpec) {
+        self.0.remove_flow(flow);
+    }
+}
 
 /// The installed flows, and how many there may be.
 #[derive(Clone)]
@@ -103,6 +117,25 @@ fn bind_that_the_port_refuses_leaves_the_socket_unbound() {
     assert_eq!(bind(), Err(Errno::ENOBUFS));
     rules.refuse(false);
     assert_eq!((bind(), rules.standing()), (Ok(()), vec![FlowSpec::udp(Ipv4Addr::new(192, 0, 2, 2), 7)]));
+}
+
+#[test]
+fn receiver_that_shares_a_port_with_another_program_has_its_groups_alone() {
+    let port = Taken::default();
+    let wire = steered_wire(port.clone());
+    let (group, any) = (Ipv4Addr::new(239, 1, 1, 1), SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 7));
+    let id = wire.right.call(|sockets, _| sockets.socket(Kind::Datagram)).unwrap();
+    let bind = |local| wire.right.call(|sockets, cx| sockets.bind(id, local, cx));
+    assert_eq!(bind(any), Err(Errno::EADDRINUSE), "it does not share");
+    let shares = Options { reuse_address: true, ..wire.right.call(|sockets, _| sockets.options(id)).unwrap() };
+    wire.right.call(|sockets, cx| sockets.set_options(id, &shares, cx)).unwrap();
+    assert_eq!(bind(at(2, 7)), Err(Errno::EADDRINUSE), "it names the address");
+    wire.right.call(|sockets, cx| sockets.join(id, group, InterfaceId::ANY, None, cx)).unwrap();
+    assert_eq!(bind(any), Ok(()));
+    assert_eq!(port.0.standing(), [FlowSpec::udp(group, 7)]);
+    assert_eq!(wire.right.call(|sockets, _| sockets.has_groups_alone(id)), Ok(true));
+    wire.right.call(|sockets, cx| sockets.close(id, cx)).unwrap();
+    assert_eq!(port.0.standing(), []);
 }
 
 #[test]

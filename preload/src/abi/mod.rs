@@ -48,9 +48,10 @@ fn ours(fd: c_int) -> Option<FileId> {
         return None;
     }
     if is_parents || !process::is_owner() {
-        process::say_that_child_has_none();
+        process::say_that_child_has_none(file);
         return None;
     }
+    calls::left::take_up_if_left(file);
     Some(file)
 }
 
@@ -64,7 +65,11 @@ fn our_socket(fd: c_int) -> Option<FileId> {
 #[inline]
 fn known(fd: c_int) -> Option<FileId> {
     let file = table::find_possible(fd)?;
-    (!thread::is_inside() && process::is_owner()).then_some(file)
+    if thread::is_inside() || !process::is_owner() {
+        return None;
+    }
+    calls::left::take_up_if_left(file);
+    Some(file)
 }
 
 /// Whether a descriptor of the program may be offloaded, or become so.

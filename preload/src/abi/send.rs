@@ -69,7 +69,7 @@ symbols! {
     fn sendto(fd: c_int, bytes: *const c_void, len: usize, flags: c_int, address: *const c_void, address_len: u32) -> Count {
         // A send to a destination may offload the socket.
         let is_named = !address.is_null() && address_len > 0;
-        let file = if is_named { known(fd) } else { ours(fd) };
+        let file = if is_named { sender(fd) } else { ours(fd) };
         let to = match is_named.then(|| memory::address_of(address, address_len)).transpose() {
             Ok(to) => to,
             // The kernel refuses it.
@@ -82,7 +82,7 @@ symbols! {
     }
 
     fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> Count {
-        match known(fd).and_then(|file| send_message(file, message, flags)) {
+        match sender(fd).and_then(|file| send_message(file, message, flags)) {
             Some(sent) => give(sent),
             None if passes_ours(message) => fail(Errno::EINVAL),
             None => pass!(real::sendmsg(fd, message, flags)),
@@ -90,7 +90,7 @@ symbols! {
     }
 
     fn sendmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int) -> c_int {
-        let file = known(fd);
+        let file = sender(fd);
         // The kernel reports a message that is not there by the number of those before it.
         let list = memory::array_begin(messages, count as usize);
         let Some(file) = file else {
@@ -147,6 +147,12 @@ symbols! {
         }
         pass!(real::splice(from, from_offset, to, to_offset, len, flags))
     }
+}
+
+/// The file of a descriptor that sends to a destination, and may be offloaded by it. One of the
+/// parent of this process sends by the kernel, and a sentence says so.
+fn sender(fd: c_int) -> Option<FileId> {
+    known(fd).or_else(|| ours(fd))
 }
 
 /// Whether a message passes a socket of ours to another process (`SCM_RIGHTS`) that cannot be one

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A listener with `SO_REUSEPORT` is on its own engine alone: such a program has one for each
-//! thread itself.
+//! thread itself. So is each where no broker passes frames on, because a NIC brings the frames of a
+//! port to one engine.
 
 use core::ffi::c_int;
 use core::net::SocketAddrV4;
@@ -22,7 +23,7 @@ use sockets::{Errno, Kind, Options, Ready, SocketId};
 
 use super::epoll_twins::{find_reported, hear_twin, watches_of};
 use super::ports::bind_twin;
-use super::{Direction, IPV6, Outcome, blocking, close, close_file, has_lost_interface, keep, offload, ours_of};
+use super::{Direction, IPV6, Outcome, blocking, close, close_file, has_lost_interface, keep, left, offload, ours_of};
 use crate::address::Family;
 use crate::engine::file::{ANY, File, FileKind, Owner, Replica, Socket, Watch};
 use crate::engine::group::{EngineMask, Engines};
@@ -81,9 +82,9 @@ pub(crate) fn listen(file: FileId, backlog: c_int) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether a listener is to be begun before a thread waits for its connections.
+/// Whether a listener, or a datagram socket, is to be begun before a thread waits on it.
 pub(crate) fn is_idle(engine: &mut Engine, file: FileId) -> bool {
-    engine.files.socket(file).is_ok_and(|socket| socket.backlog.is_some())
+    engine.files.socket(file).is_ok_and(|socket| socket.is_idle())
 }
 
 /// A thread waits for connections of a listener. If the engines gave the listener up before a
@@ -91,6 +92,9 @@ pub(crate) fn is_idle(engine: &mut Engine, file: FileId) -> bool {
 pub(crate) fn begin_to_accept(file: FileId) -> Result<(), Errno> {
     let mut engine = engine::enter(file);
     let socket = engine.files.socket(file)?;
+    if socket.is_left {
+        return left::take_up(&mut engine, file);
+    }
     let Some(backlog) = socket.backlog.take() else { return Ok(()) };
     if socket.ours().is_none() {
         let watches = find_reported(socket.watches.clone());
@@ -108,8 +112,12 @@ pub(crate) fn begin_to_accept(file: FileId) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The reason of a listener that this process shares with another one.
-const ELSEWHERE: &str = "another process has its port, and no broker passes frames on to both";
+/// The reason of a socket that this process shares with another one.
+pub(super) const ELSEWHERE: &str = "another process has its port, and no broker passes frames on to both";
+
+/// The reason of a listener whose port another thread of this process has, by `SO_REUSEPORT`.
+pub(super) const ANOTHER_ENGINE: &str =
+    "another engine of this program has its port, and no broker passes frames on to both";
 
 /// Whether a listener may be passed to another process (`SCM_RIGHTS`), which shares its connections
 /// with this one then, or has them once this one closes it: where a broker passes frames on.
@@ -156,8 +164,8 @@ pub(crate) fn adopt(fd: c_int) {
     engine::enter_own().files.open(fd, is_nonblocking, FileKind::Socket(socket));
 }
 
-/// Listeners that no thread has waited on may be in epoll sets.
-static MAY_BE_IDLE_IN_SETS: AtomicBool = AtomicBool::new(false);
+/// Listeners that no thread has waited on may be in epoll sets, and datagram sockets that are left.
+pub(super) static MAY_BE_IDLE_IN_SETS: AtomicBool = AtomicBool::new(false);
 
 /// A thread waits on an epoll set, and so on the listeners that were in it before they listened.
 /// One load, unless there may be such listeners. The caller holds no engine.
@@ -168,7 +176,7 @@ pub(crate) fn begin_to_accept_in(set: FileId) {
     for number in engine::all().iter() {
         let mut engine = engine::enter_at(number);
         let mut waited_on = Vec::new();
-        for file in engine.files.with_backlog() {
+        for file in engine.files.idle() {
             let Ok(socket) = engine.files.socket(file) else { continue };
             let watches = match socket.ours() {
                 Some(id) => watches_of(&mut engine, id),
@@ -195,12 +203,17 @@ fn begin_to_listen(engine: &mut Engine, file: FileId, twin: c_int, backlog: c_in
     let id = offload::take(engine, file, Some(local), true);
     match id.and_then(|id| engine.call(|sockets, cx| sockets.listen(id, backlog_of(backlog), cx))) {
         Err(error) if has_lost_interface(engine, file, error) => Ok(()),
+        Err(Errno::EADDRINUSE) if offload::is_engines_port(engine) => {
+            offload::give_back(engine, file);
+            keep(engine, file, ANOTHER_ENGINE)
+        }
         listens => listens.inspect_err(|_| offload::give_back(engine, file)),
     }
 }
 
 /// A listener for which the other engines listen too.
 struct Original<'a> {
+    is_forwarded: bool,
     options: Options,
     local: SocketAddrV4,
     backlog: c_int,
@@ -216,7 +229,7 @@ fn replicate(file: FileId, backlog: c_int, watches: &[Watch]) {
         return;
     }
     let Some(original) = Original::of(file, backlog, watches) else { return };
-    if original.options.reuse_port {
+    if original.options.reuse_port || !original.is_forwarded {
         return;
     }
     let has = replicas_of(file);
@@ -244,8 +257,10 @@ impl<'a> Original<'a> {
             return None;
         };
         let guest = Guest { id: *id, fd, why, opened: *opened };
-        let known = engine.look(|sockets| Ok((sockets.options(guest.id)?, sockets.local_addr(guest.id)?)));
-        known.ok().map(|(options, local)| Self { options, local, backlog, watches, guest })
+        let known = engine
+            .look(|sockets| Ok((sockets.is_forwarded(), sockets.options(guest.id)?, sockets.local_addr(guest.id)?)));
+        let (is_forwarded, options, local) = known.ok()?;
+        Some(Self { is_forwarded, options, local, backlog, watches, guest })
     }
 
     /// Has an engine listen for it; `None` if the engine cannot.
@@ -299,16 +314,17 @@ fn close_replica(engine: &mut Engine, id: SocketId) {
     let _ = engine.call(|sockets, cx| sockets.close(id, cx));
 }
 
-/// Gives listeners up before a `fork` that the process never waited on, and the queues back if it
-/// has no other sockets: the first process that waits on a listener, parent or child, opens it
+/// Gives listeners up before a `fork` that the process never waited on, and datagram sockets that it
+/// never used, and the queues back if it has no other sockets: the first process that waits on a listener, parent or child, opens it
 /// again. Until then the kernel does not listen either, because connections that it accepts would
 /// be reset.
-pub(crate) fn leave_listeners(engines: &mut Engines) {
+pub(crate) fn leave_idle(engines: &mut Engines) {
+    left::leave_datagrams(engines);
     let is_in_use = engines.iter_mut().any(|engine| engine.files.has_sockets_in_use());
     let gives_queues_back = !is_in_use && have_sent_all(engines);
     let mut replicas = Vec::new();
     for engine in engines.iter_mut() {
-        for file in engine.files.with_backlog() {
+        for file in engine.files.idle() {
             let Ok(socket) = engine.files.socket(file) else { continue };
             if socket.ours().is_none() {
                 continue;
@@ -338,7 +354,7 @@ pub(crate) fn leave_listeners(engines: &mut Engines) {
 pub(crate) fn leave_to_next_program() {
     for number in engine::all().iter() {
         let mut engine = engine::enter_at(number);
-        for file in engine.files.with_backlog() {
+        for file in engine.files.idle() {
             let Ok(&mut Socket { place: Owner::Undecided, backlog: Some(backlog), .. }) = engine.files.socket(file)
             else {
                 continue;

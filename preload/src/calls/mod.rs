@@ -23,6 +23,7 @@ pub(crate) mod epoll_twins;
 pub(crate) mod error_queue;
 mod fresh_twin;
 pub(crate) mod groups;
+pub(crate) mod left;
 pub(crate) mod listener;
 mod member;
 pub(crate) mod offload;
@@ -378,7 +379,11 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
         return Pass;
     };
     if socket.kind == Kind::Datagram && groups::is_of_groups(level, name) {
-        return Ours(groups::set(&mut engine, file, name, value));
+        let set = groups::set(&mut engine, file, name, value);
+        if set.is_ok() {
+            note_until_used(&mut engine, file, id, (level, name), value);
+        }
+        return Ours(set);
     }
     match options::handled_by(socket.kind, level, name, value) {
         HandledBy::Engine => (),
@@ -390,6 +395,9 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
         HandledBy::Kernel => return Ours(Err(options::refusal(socket.kind, level, name))),
     }
     let done = engine.call(|sockets, cx| sockets.setsockopt(id, level, name, value, cx));
+    if done.is_ok() {
+        note_until_used(&mut engine, file, id, (level, name), value);
+    }
     if done.is_ok()
         && let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file))
     {
@@ -406,6 +414,16 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
         }
     }
     Ours(done)
+}
+
+/// Notes an option of a datagram socket of ours that nobody has used: it may be left to a child,
+/// which offloads it again.
+fn note_until_used(engine: &mut Engine, file: FileId, id: SocketId, (level, name): (c_int, c_int), value: &[u8]) {
+    if engine.look(|sockets| sockets.is_unused(id)) == Ok(true)
+        && let Ok(socket) = engine.files.socket(file)
+    {
+        socket.options.push(level, name, value);
+    }
 }
 
 /// The twin has joined a group: the rules may give the socket to us by that.

@@ -4,6 +4,7 @@
 //! its twin.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use sockets::listing::file_name;
@@ -11,7 +12,7 @@ use sockets::rules::{Role, Traffic};
 use sockets::{Errno, Interest as Watched, Kind, Ready, Shutdown, SocketId, Stack, Trigger};
 use wirepath::pipeline::tcp::TcpConfig;
 use wirepath::proto::Resolution;
-use wirepath::worker::live::LiveConfig;
+use wirepath::worker::live::{LiveConfig, PortConfig};
 
 use crate::address::{self, Address};
 use crate::calls::{epoll_twins, error_queue, groups};
@@ -98,6 +99,25 @@ pub(crate) fn say_kept(why: &'static str, address: SocketAddrV4) {
             "a socket stays with the kernel: {address}: {why}; `wirepath sockets` lists all of them"
         ));
     }
+}
+
+/// A receiver at all addresses shares its port. Returns the reason for the listing.
+pub(crate) fn say_that_it_has_groups_alone(local: SocketAddrV4) -> &'static str {
+    static HAS_SAID: AtomicBool = AtomicBool::new(false);
+    if !HAS_SAID.swap(true, Ordering::Relaxed) {
+        config::say(format_args!(
+            "{local}: {GROUPS_ALONE}; bind its group, or another port, where it is to receive more"
+        ));
+    }
+    GROUPS_ALONE
+}
+
+const GROUPS_ALONE: &str = "its groups alone: another one has the interface's address at this port";
+
+/// Whether another engine of this process may have a port that the kernel has given to this one:
+/// where each has queues of a NIC, which brings the frames of a port to one of them.
+pub(crate) fn is_engines_port(engine: &mut Engine) -> bool {
+    config::engines() > 1 && engine.look(|sockets| Ok(sockets.is_forwarded())) == Ok(false)
 }
 
 fn decide(
@@ -219,6 +239,7 @@ pub(crate) fn take(
     engine.offloads += 1;
     let socket = engine.files.socket(file)?;
     socket.place = Owner::Ours { id, hears_twin };
+    socket.set_left(false);
     let watches = epoll_twins::find_reported(core::mem::take(&mut socket.watches));
     engine.files.mark(file);
     epoll_twins::forget_reported(&watches);
@@ -314,7 +335,8 @@ fn open_stack(config: &config::Config) -> Result<Stack, Box<dyn std::error::Erro
         None => live,
     };
     let stack = Stack::open_with(&live, SOCKETS_MAX)?;
-    if config::engines() > 1 && !stack.with_sockets(|sockets| sockets.is_forwarded()) {
+    let is_lent = matches!(config.port, PortConfig::AfXdp(_));
+    if config::engines() > 1 && is_lent && !stack.with_sockets(|sockets| sockets.is_forwarded()) {
         return Err("the broker lends queues of the NIC, which spreads frames over them by a hash, and an engine for \
                     each thread must get all frames of its sockets: start the broker with --forward, or omit --engines \
                     (WIREPATH_ENGINES) and the line engines of the rules"

@@ -7,6 +7,7 @@ use core::net::SocketAddrV4;
 use sockets::rules::Traffic;
 use sockets::{Errno, Kind, Sockets};
 
+use super::listener::ANOTHER_ENGINE;
 use super::{IPV6, fresh_twin, groups, has_lost_interface, keep, offload};
 use crate::address::{self, Address, Family};
 use crate::engine::file::ANY;
@@ -44,13 +45,19 @@ pub(crate) fn bind(file: FileId, local: &[u8]) -> Result<(), Errno> {
 }
 
 /// Decides whose a datagram socket is whose twin was bound.
-fn bind_datagrams(engine: &mut Engine, file: FileId, twin: c_int) -> Result<(), Errno> {
+pub(super) fn bind_datagrams(engine: &mut Engine, file: FileId, twin: c_int) -> Result<(), Errno> {
     let Some(local) = offload::name_of(twin) else { return keep(engine, file, IPV6) };
     let by_address = offload::is_ours(engine, file, Traffic::UdpReceiver, local, None)?;
     if by_address || groups::one_is_ours(engine, file)? {
         match offload::take(engine, file, Some(local), true) {
             Err(error) if has_lost_interface(engine, file, error) => (),
-            done => _ = done?,
+            Err(Errno::EADDRINUSE) if offload::is_engines_port(engine) => return keep(engine, file, ANOTHER_ENGINE),
+            done => {
+                let id = done?;
+                if engine.look(|sockets| sockets.has_groups_alone(id)) == Ok(true) {
+                    engine.files.socket(file)?.why = offload::say_that_it_has_groups_alone(local);
+                }
+            }
         }
     }
     Ok(())

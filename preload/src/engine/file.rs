@@ -5,7 +5,7 @@
 
 use core::ffi::c_int;
 use core::net::{Ipv4Addr, SocketAddrV4};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use sockets::{Errno, Kind, SocketId};
@@ -53,6 +53,9 @@ pub(crate) struct Socket {
     /// The backlog of a listener that no thread has waited on yet: a process that forks now leaves
     /// the listener to its children.
     pub(crate) backlog: Option<c_int>,
+    /// A datagram socket that this process, or the one that it was forked from, has given up before
+    /// a `fork`: the first process that uses it offloads it again.
+    pub(crate) is_left: bool,
     /// `listen` was called.
     pub(crate) is_listener: bool,
     /// The listeners of other engines for this one.
@@ -148,6 +151,15 @@ pub(crate) struct Watch {
 /// A file has had more than one descriptor. It stays true.
 static HAS_DUPLICATES: AtomicBool = AtomicBool::new(false);
 
+/// How many sockets are [left](Socket::is_left).
+static LEFT: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether any socket is.
+#[inline]
+pub(crate) fn are_any_left() -> bool {
+    LEFT.load(Ordering::Relaxed) > 0
+}
+
 /// Whether a file may have several descriptors.
 pub(crate) fn has_duplicates() -> bool {
     HAS_DUPLICATES.load(Ordering::Relaxed)
@@ -215,6 +227,7 @@ impl OpenFiles {
         if let Ok(socket) = self.socket(id) {
             socket.place = Owner::Kernel;
             (socket.options, socket.backlog) = (Options::default(), None);
+            socket.set_left(false);
         }
         self.mark(id);
     }
@@ -250,7 +263,7 @@ impl OpenFiles {
     /// Whether any socket is offloaded but for listeners that no thread has waited on.
     pub(crate) fn has_sockets_in_use(&self) -> bool {
         let is_in_use = |file: &File| match &file.what {
-            FileKind::Socket(socket) => socket.ours().is_some() && socket.backlog.is_none(),
+            FileKind::Socket(socket) => socket.ours().is_some() && !socket.is_idle(),
             FileKind::Set(_) => false,
         };
         self.files.iter().flatten().any(is_in_use)
@@ -272,10 +285,10 @@ impl OpenFiles {
         left.into_iter().for_each(|file| self.mark(file));
     }
 
-    /// The listeners that no thread has waited on, whoever has them now: a server leaves them to
-    /// its children.
-    pub(crate) fn with_backlog(&self) -> Vec<FileId> {
-        let is_idle = |file: &File| matches!(file.what, FileKind::Socket(Socket { backlog: Some(_), .. }));
+    /// The listeners that no thread has waited on, whoever has them now, and the datagram sockets
+    /// that are left: a server leaves them to its children.
+    pub(crate) fn idle(&self) -> Vec<FileId> {
+        let is_idle = |file: &File| matches!(&file.what, FileKind::Socket(socket) if socket.is_idle());
         let files = self.files.iter().enumerate().filter(|(_, file)| file.as_ref().is_some_and(is_idle));
         files.map(|(idx, _)| FileId::of(self.room, idx as u32)).collect()
     }
@@ -325,7 +338,10 @@ impl OpenFiles {
     }
 
     fn forget(&mut self, id: FileId) -> Option<File> {
-        let file = self.files.get_mut(id.place())?.take()?;
+        let mut file = self.files.get_mut(id.place())?.take()?;
+        if let FileKind::Socket(socket) = &mut file.what {
+            socket.set_left(false);
+        }
         self.free.push(id.place() as u32);
         Some(file)
     }
@@ -333,12 +349,12 @@ impl OpenFiles {
 
 impl FileKind {
     /// Who serves calls on this file. The engine serves a set, because offloaded sockets may be
-    /// added, and a listener that the next call offloads.
+    /// added, and a listener or a datagram socket, that the next call offloads.
     fn served(&self) -> Served {
         match self {
             Self::Socket(Socket { place: Owner::Kernel, .. }) => Served::Kernel,
             Self::Socket(Socket { place: Owner::Parent, .. }) => Served::Parent,
-            Self::Socket(socket) if socket.ours().is_none() && socket.backlog.is_none() => Served::Undecided,
+            Self::Socket(socket) if socket.ours().is_none() && !socket.is_idle() => Served::Undecided,
             Self::Socket(_) | Self::Set(_) => Served::Ours,
         }
     }
@@ -356,6 +372,7 @@ impl Socket {
             watches,
             stand_ins: Vec::new(),
             backlog: None,
+            is_left: false,
             is_listener: false,
             replicas: Vec::new(),
             groups,
@@ -385,6 +402,19 @@ impl Socket {
             return Some("signals of its readiness (O_ASYNC)");
         }
         self.options.keep_on_kernel(self.kind, config::interface())
+    }
+
+    /// Whether it is to be offloaded, or was for no other purpose, when a thread first uses it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.backlog.is_some() || self.is_left
+    }
+
+    pub(crate) fn set_left(&mut self, is_left: bool) {
+        match (core::mem::replace(&mut self.is_left, is_left), is_left) {
+            (false, true) => _ = LEFT.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = LEFT.fetch_sub(1, Ordering::Relaxed),
+            _ => (),
+        }
     }
 
     /// Notes an option that the twin has taken and that calls of ours read.

@@ -124,6 +124,11 @@ pub(crate) struct DatagramSocket {
 }
 
 impl DatagramSocket {
+    /// Datagrams that the program has not read.
+    pub(crate) fn waiting(&self) -> usize {
+        self.received.len()
+    }
+
     pub(crate) fn new() -> Self {
         Self {
             received: VecDeque::new(),

@@ -161,6 +161,31 @@ impl Sockets {
         }
     }
 
+    /// Whether a datagram socket that is bound to all addresses receives its groups alone, because
+    /// another program, or another queue of this one, has the interface's address at its port.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn has_groups_alone(&self, id: SocketId) -> Result<bool, Errno> {
+        let socket = self.get(id)?;
+        let is_bound = socket.local.ip().is_unspecified() && socket.local.port() != 0;
+        let is_datagrams = matches!(socket.state, State::Datagram(_));
+        Ok(is_datagrams && is_bound && socket.taken_back.is_none() && socket.flows.iter().all(FlowSpec::is_group))
+    }
+
+    /// Whether a datagram socket is bound and has no peer, and the program has neither sent on it
+    /// nor received: all datagrams that came still wait.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn is_unused(&self, id: SocketId) -> Result<bool, Errno> {
+        let socket = self.get(id)?;
+        let State::Datagram(datagrams) = &socket.state else { return Ok(false) };
+        let waits = datagrams.waiting() as u64;
+        let is_fresh = socket.traffic.tx_packets == 0 && socket.traffic.rx_packets == waits && socket.error.is_none();
+        Ok(is_fresh && socket.local.port() != 0 && datagrams.remote.is_none() && datagrams.pending.is_none())
+    }
+
     /// Datagrams that were dropped because their TTL was below `IP_MINTTL`; 0 of a stream.
     ///
     /// # Errors
@@ -418,6 +443,8 @@ impl Sockets {
         self.try_bind_datagrams(id, local, cx).inspect_err(|_| {
             cx.sockets.close(id.consumer());
             self.set_local(id, was);
+            let flows = self.find(id).map(|socket| core::mem::take(&mut socket.flows));
+            self.flows.release(&flows.unwrap_or_default());
         })
     }
 
@@ -430,7 +457,7 @@ impl Sockets {
         let consumer = id.consumer();
         let socket = self.find(id)?;
         let State::Datagram(datagrams) = &socket.state else { return Err(Errno::EINVAL) };
-        let (local, mut flows) = if local.ip().is_multicast() {
+        let (local, of_port) = if local.ip().is_multicast() {
             (local, Vec::new())
         } else {
             check_own(local, cx)?;
@@ -442,12 +469,20 @@ impl Sockets {
             let local = cx.sockets.bind(consumer, local, sharing)?;
             (local, flows_to(local, cx.host, FlowSpec::udp))
         };
+        let mut of_groups = Vec::new();
         for membership in datagrams.memberships.iter().filter(|group| group.reaches(local) && !group.has_no_sources()) {
             join_port(consumer, membership, local.port(), cx)?;
-            flows.push(flow_of(membership, local.port()));
+            of_groups.push(flow_of(membership, local.port()));
         }
+        let shares = local.ip().is_unspecified() && (socket.options.reuse_address || socket.options.reuse_port);
         self.set_local(id, local);
-        self.need(id, flows, cx)?;
+        match self.need(id, of_port, cx) {
+            // The interface's address at this port is another's. Both receive their groups, as the
+            // receivers of a feed do on the kernel.
+            Err(Errno::EADDRINUSE) if shares => (),
+            done => done?,
+        }
+        self.need(id, of_groups, cx)?;
         if self.members > 0 {
             self.share_memberships(local.port(), cx);
         }

@@ -303,8 +303,10 @@ impl RunOptions {
     /// because the one named here may start others, as `env` and scripts do; each asks the rules by
     /// its own name, and is refused there what the broker cannot give.
     fn new_broker(&self, interface: &str, user: Option<&User>, engines_by_rules: usize) -> Option<NewBroker> {
-        let needs_forward = self.share || self.engines.is_some_and(|engines| engines > 1);
-        let by_rules = self.engines.is_none() && engines_by_rules > 1 && !interface.starts_with("mlx5:");
+        // A ConnectX brings the frames of each engine by its own rules.
+        let is_steered = interface.starts_with("mlx5:");
+        let needs_forward = self.share || (self.engines.is_some_and(|engines| engines > 1) && !is_steered);
+        let by_rules = self.engines.is_none() && engines_by_rules > 1 && !is_steered;
         let forward = needs_forward || by_rules;
         (forward || user.is_some()).then(|| NewBroker { forward, needs_forward, uid: user.map(|user| user.uid) })
     }
@@ -391,6 +393,8 @@ mod tests {
         assert!(forwards(&[], "eth1"));
         assert!(!forwards(&["--engines", "1"], "eth1"));
         assert!(!forwards(&[], "mlx5:eth1"));
+        let Line { options } = Line::parse_from(["run", "--engines", "4", "env"]);
+        assert!(options.new_broker("mlx5:eth1", None, 1).is_none(), "a ConnectX needs none");
     }
 
     #[test]

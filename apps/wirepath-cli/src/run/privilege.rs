@@ -37,7 +37,7 @@ pub(super) fn broker(
         if new.is_some() || wanted.is_some() {
             return Err(Obstacle::new(
                 format!("a broker has queues of AF_XDP alone, and none of {interface}"),
-                format!("name the interface {name}, or omit --broker (WIREPATH_BROKER), --share, --engines and --user"),
+                format!("name the interface {name}, or omit --broker (WIREPATH_BROKER), --share and --user"),
             ));
         }
         return check_connectx(root, interface).map(|()| None);

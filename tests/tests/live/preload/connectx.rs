@@ -8,15 +8,40 @@ use wirepath_tests::live::preload::{
 };
 use wirepath_tests::live::{FAR, NEAR, OURS, Program, THEIRS, Wire, has_program, wait_until};
 
-/// Starts a program at the near end, under the library, over the queues of the software ConnectX.
-fn start(wire: &Wire, program: &str) -> Program {
-    let software = softhca::testing::program().unwrap().to_str().unwrap();
-    // The launcher preloads a library too: ours stands in front of it.
-    let line = format!(
+/// A shell's line that runs a program under the library, over the queues of the software ConnectX:
+/// the launcher preloads a library too, and ours stands in front of it.
+fn line(program: &str) -> String {
+    format!(
         "LD_PRELOAD={}:$LD_PRELOAD WIREPATH_INTERFACE=mlx5:{NEAR} WIREPATH_POLICY=refuse exec {program}",
         library().display()
-    );
-    Program::start(&wire.near, software, &["run", "--wire", NEAR, "--", "sh", "-c", &line])
+    )
+}
+
+/// Starts such a program at the near end.
+fn start(wire: &Wire, program: &str) -> Program {
+    let software = softhca::testing::program().unwrap().to_str().unwrap();
+    Program::start(&wire.near, software, &["run", "--wire", NEAR, "--", "sh", "-c", &line(program)])
+}
+
+#[test]
+fn threads_have_an_engine_each_over_the_queues_of_a_connectx() {
+    let test = "threads_have_an_engine_each_over_the_queues_of_a_connectx";
+    if let Some(why) = softhca::testing::missing() {
+        return println!("SKIPPED {test}: {why}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(test, "threads.c", folder.path()) else { return };
+    let Some(wire) = wire(test, &[]) else { return };
+    echo(&wire);
+    let peer = THEIRS.to_string();
+    let kernel = text(&wire.near.command(&program, &[&peer]).unwrap());
+    let before = segments_received(&wire.near);
+    let software = softhca::testing::program().unwrap().to_str().unwrap();
+    let line = format!("export WIREPATH_ENGINES=4; {}", line(&format!("{program} {THEIRS}")));
+    let arguments = ["240", software, "run", "--wire", NEAR, "--", "sh", "-c", &line];
+    let ours = text(&wire.near.command("timeout", &arguments).unwrap());
+    assert_eq!(kernel, ours, "the kernel's (left) and ours (right)");
+    assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
 }
 
 #[test]
