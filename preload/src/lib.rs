@@ -42,4 +42,6 @@ mod process;
 #[allow(unsafe_code)]
 mod real;
 #[allow(unsafe_code)]
+mod rehearsal;
+#[allow(unsafe_code)]
 mod sys;

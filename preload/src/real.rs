@@ -153,6 +153,9 @@ pass_through! {
     fn execv(path: *const c_char, words: Words) -> c_int, NO_CALL, [path, words];
     fn execvp(name: *const c_char, words: Words) -> c_int, NO_CALL, [name, words];
     fn execvpe(name: *const c_char, words: Words, lines: Words) -> c_int, NO_CALL, [name, words, lines];
+    fn fexecve(fd: c_int, words: Words, lines: Words) -> c_int, NO_CALL, [fd, words, lines];
+    fn execveat(folder: c_int, path: *const c_char, words: Words, lines: Words, flags: c_int) -> c_int,
+        libc::SYS_execveat, [folder, path, words, lines, flags];
     fn pthread_cancel(thread: libc::pthread_t) -> c_int, NO_CALL, [thread];
     fn sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int, NO_CALL, [signal, action, before];
     fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int, NO_CALL, [entries, parameters];

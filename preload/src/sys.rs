@@ -103,6 +103,10 @@ macro_rules! call {
     }};
 }
 
+mod children;
+
+pub(crate) use children::{STOPPED_BY_EXEC, end_with_parent, execveat, give_way, kill, trace_exec, wait};
+
 /// Calls on twins so far.
 static ON_TWINS: AtomicU64 = AtomicU64::new(0);
 
@@ -419,6 +423,43 @@ pub(crate) fn raise_again(signal: c_int, info: &libc::siginfo_t) {
         // without its value.
         info.si_code = libc::SI_USER;
         raise(&info);
+    }
+}
+
+/// `siginfo_t` in words (asm-generic/siginfo.h, with 64 bits): the number, the code, the sender, the
+/// value.
+type SignalWords = [u64; 16];
+
+/// A signal of this number whose value no program sends: an address of ours.
+fn mark_of(signal: c_int) -> SignalWords {
+    static MARK: u8 = 0;
+    let mut words = [0; 16];
+    (words[0], words[1]) = (signal as u64, u64::from(libc::SI_QUEUE as u32));
+    words[3] = (&raw const MARK).addr() as u64;
+    words
+}
+
+fn queue(signal: c_int, words: &SignalWords) -> bool {
+    call!(libc::SYS_rt_tgsigqueueinfo, getpid(), gettid(), signal, words.as_ptr()).is_ok()
+}
+
+/// Queues a mark behind the signals of this number that are pending for this thread, which blocks
+/// them. `false`: there is no room for one.
+pub(crate) fn mark_pending(signal: c_int) -> bool {
+    queue(signal, &mark_of(signal))
+}
+
+/// Queues what stands before the [mark](mark_pending) again, behind all others of its number.
+pub(crate) fn move_marked_back(signal: c_int) {
+    let (set, at_once) = (1_u64 << (signal - 1), [0_i64; 2]);
+    loop {
+        let mut words: SignalWords = [0; 16];
+        let taken = call!(libc::SYS_rt_sigtimedwait, &raw const set, words.as_mut_ptr(), at_once.as_ptr(), 8);
+        if taken.is_err() || words[3] == mark_of(signal)[3] {
+            return;
+        }
+        // What was taken has left room for it.
+        queue(signal, &words);
     }
 }
 

@@ -4,13 +4,12 @@
 //! Invariants:
 //! 1. Those of `abi`: the types are libc's, and the caller keeps the promises of libc's functions.
 
-use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::ffi::{CString, OsStr};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use sockets::Errno;
 
+use super::exec::{execve, execveat};
 #[cfg(target_arch = "x86_64")]
 use super::polling::{epoll_create, epoll_wait, poll, select_or};
 use super::polling::{epoll_create1, epoll_ctl, epoll_pwait, epoll_pwait2, ppoll, pselect};
@@ -250,26 +249,6 @@ symbols! {
         pass!(_exit(status))
     }
 
-    fn execve(path: *const c_char, arguments: Words, environment: Words) -> c_int {
-        about_to_exec(path, false);
-        pass!(real::execve(path, arguments, environment))
-    }
-
-    fn execv(path: *const c_char, arguments: Words) -> c_int {
-        about_to_exec(path, false);
-        pass!(real::execv(path, arguments))
-    }
-
-    fn execvp(name: *const c_char, arguments: Words) -> c_int {
-        about_to_exec(name, true);
-        pass!(real::execvp(name, arguments))
-    }
-
-    fn execvpe(name: *const c_char, arguments: Words, environment: Words) -> c_int {
-        about_to_exec(name, true);
-        pass!(real::execvpe(name, arguments, environment))
-    }
-
     fn syscall(number: i64, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> i64 {
         if !IS_ON.load(Ordering::Acquire) {
             return pass!(real::syscall(number, a, b, c, d, e, f));
@@ -284,6 +263,7 @@ symbols! {
             libc::SYS_io_uring_setup if may_be_ours() && config::refuses_io_uring() => fail(Errno(libc::ENOSYS)) as i64,
             libc::SYS_exit_group => pass!(_exit(a as c_int)),
             libc::SYS_execve => i64::from(pass!(execve(a as *const c_char, b as Words, c as Words))),
+            libc::SYS_execveat => i64::from(pass!(execveat(a as c_int, b as *const c_char, c as Words, d as Words, e as c_int))),
             libc::SYS_close => i64::from(pass!(close(a as c_int))),
             libc::SYS_close_range => i64::from(pass!(close_range(a as c_uint, b as c_uint, c as c_int))),
             libc::SYS_epoll_ctl => i64::from(pass!(epoll_ctl(a as c_int, b as c_int, c as c_int, d as *mut libc::epoll_event))),
@@ -350,27 +330,6 @@ symbols! {
             libc::SYS_dup3 => i64::from(pass!(dup3(a as c_int, b as c_int, c as c_int))),
             _ => pass!(real::syscall(number, a, b, c, d, e, f)),
         }
-    }
-}
-
-/// The process is about to become another program, where there is such a file. A program that looks
-/// for it in several places makes a call for each, and its sockets end with the one that succeeds.
-fn about_to_exec(name: *const c_char, searches: bool) {
-    if !IS_ON.load(Ordering::Acquire) || !process::is_owner_by_pid() {
-        return;
-    }
-    // SAFETY: invariant 1: a string, as libc's function reads it where it searches.
-    let name_of = || unsafe { CStr::from_ptr(name) }.to_bytes();
-    let is_found = if searches && !name_of().contains(&b'/') {
-        let places = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-        let mut paths = std::env::split_paths(&places).map(|place| place.join(OsStr::from_bytes(name_of())));
-        paths
-            .any(|path| CString::new(path.into_os_string().into_vec()).is_ok_and(|path| sys::is_program(path.as_ptr())))
-    } else {
-        sys::is_program(name)
-    };
-    if is_found {
-        process::about_to_exec();
     }
 }
 

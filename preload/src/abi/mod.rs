@@ -124,6 +124,8 @@ macro_rules! pass {
 #[allow(unsafe_code)]
 pub mod descriptors;
 #[allow(unsafe_code)]
+pub mod exec;
+#[allow(unsafe_code)]
 pub mod files;
 #[allow(unsafe_code)]
 mod memory;

@@ -268,3 +268,47 @@ pub(crate) const FAULTS: [c_int; 7] =
 fn is_fault(signal: c_int) -> bool {
     FAULTS.contains(&signal)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::thread::{enter, keep, leave};
+
+    /// The values of a number's signals in the order in which they reached their handler.
+    static VALUES: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+    extern "C" fn on_signal(_: c_int, info: &libc::siginfo_t, _: *const c_void) {
+        let place = COUNT.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: each signal of the test has a value.
+        VALUES[place].store(unsafe { info.si_value() }.sival_ptr.addr(), Ordering::Relaxed);
+    }
+
+    /// A signal as of sigqueue(3).
+    fn signal_of(number: c_int, value: usize) -> libc::siginfo_t {
+        let mut words = [0_usize; 16];
+        (words[0], words[1], words[3]) = (number as usize, libc::SI_QUEUE as u32 as usize, value);
+        // SAFETY: a structure of integers, as long as these.
+        unsafe { core::mem::transmute::<[usize; 16], libc::siginfo_t>(words) }
+    }
+
+    #[test]
+    fn kept_realtime_signals_come_before_those_that_the_kernel_kept() {
+        let number = libc::SIGRTMIN() + 7;
+        // SAFETY: structures of integers, and a handler that stays.
+        unsafe {
+            let mut action: libc::sigaction = core::mem::zeroed();
+            (action.sa_sigaction, action.sa_flags) = (on_signal as *const () as usize, libc::SA_SIGINFO);
+            assert_eq!(libc::sigaction(number, &raw const action, core::ptr::null_mut()), 0);
+        }
+        let mut mask = 0;
+        enter();
+        keep(&signal_of(number, 1), &mut mask);
+        keep(&signal_of(number, 2), &mut mask);
+        // It came while the thread blocked all signals, as one that has no room for more does.
+        sys::raise_again(number, &signal_of(number, 3));
+        leave();
+        sys::set_signal_mask(libc::SIG_UNBLOCK, u64::MAX);
+        assert_eq!(VALUES.each_ref().map(|value| value.load(Ordering::Relaxed)), [1, 2, 3]);
+    }
+}

@@ -145,11 +145,22 @@ impl Thread {
         let mask = self.mask_before.take().unwrap_or(mask);
         // One of a fault's number runs at once, because it is not blocked.
         self.has_kept.set(false);
-        let kept = self.kept.iter().filter_map(Cell::take);
-        kept.for_each(|info| sys::raise_again(info.si_signo, &info));
+        let kept: [Option<libc::siginfo_t>; KEPT_MAX] = core::array::from_fn(|idx| self.kept[idx].take());
+        let numbers = kept.iter().flatten().fold(0_u64, |numbers, info| numbers | 1 << (info.si_signo - 1));
+        let realtime = |number: &i32| *number >= REALTIME_MIN && numbers & 1 << (number - 1) != 0;
+        // The kernel has later ones of these numbers: marked, in order to go behind the kept ones.
+        let marked = (REALTIME_MIN..=REALTIME_MAX).filter(realtime).filter(|number| sys::mark_pending(*number));
+        let marked = marked.fold(0_u64, |marked, number| marked | 1 << (number - 1));
+        kept.iter().flatten().for_each(|info| sys::raise_again(info.si_signo, info));
+        let is_marked = |number: &i32| marked & 1 << (number - 1) != 0;
+        (REALTIME_MIN..=REALTIME_MAX).filter(is_marked).for_each(sys::move_marked_back);
         sys::set_signal_mask(libc::SIG_SETMASK, mask);
     }
 }
+
+/// The signals of which several of one number may be pending, in their order (signal(7)).
+const REALTIME_MIN: i32 = 32;
+const REALTIME_MAX: i32 = 64;
 
 /// All signals but those that an instruction may cause: the kernel ends a process which blocks
 /// these.

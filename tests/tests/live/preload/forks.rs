@@ -1,12 +1,14 @@
 //! What a child of `fork` has of its parent's, and calls that take several steps.
 
 use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
-use wirepath_tests::live::preload::{call, compile_with, echo, run, start, text, wire};
-use wirepath_tests::live::{THEIRS, Wire, wait_until};
+use wirepath_tests::live::preload::{call, compile_with, counter_of, echo, run, start, text, wire};
+use wirepath_tests::live::{OURS, THEIRS, Wire, wait_until};
 
 use super::{plays_the_same, says_the_same};
 
@@ -61,6 +63,80 @@ fn child_serves_the_listener_of_a_parent_that_keeps_a_connection() {
     assert!(said.starts_with("b'echo'\n"), "{said}");
 }
 
+/// A daemon that binds, joins a group, forks and ends, and whose child answers.
+const DAEMON: &str = "
+import os, select, socket, sys
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(('0.0.0.0', 7340))
+group = socket.inet_aton('239.1.1.1') + socket.inet_aton(sys.argv[1])
+server.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group)
+waits = select.epoll()
+waits.register(server, select.EPOLLIN)
+if os.fork() != 0:
+    os._exit(0)
+said = b''
+while said != b'end':
+    waits.poll() if 'epoll' in sys.argv else None
+    said, caller = server.recvfrom(64)
+    server.sendto(said, caller)
+";
+
+#[test]
+fn datagram_socket_of_a_daemon_is_its_childs() {
+    let test = "datagram_socket_of_a_daemon_is_its_childs";
+    for waits in ["recvfrom", "epoll"] {
+        let Some(wire) = wire(test, &["python3"]) else { return };
+        let daemon = start(&wire, "python3", &["-c", DAEMON, &OURS.to_string(), waits]);
+        let caller = wire.far.run(|| UdpSocket::bind((THEIRS, 0)).unwrap());
+        caller.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        wire.far.run(|| caller.set_multicast_ttl_v4(1).unwrap());
+        let by_kernel = || counter_of(&wire.near, "Udp:", "InDatagrams");
+        let answers = |word: &[u8], to: Ipv4Addr| {
+            caller.send_to(word, (to, 7_340)).unwrap();
+            let mut bytes = [0; 8];
+            // The answer to an earlier one may come late.
+            while let Ok(len) = caller.recv(&mut bytes) {
+                if bytes[..len] == *word {
+                    return true;
+                }
+            }
+            false
+        };
+        // Until the child waits, the kernel receives for it.
+        wait_until("the child answers by the interface", || {
+            let before = by_kernel();
+            answers(b"word", OURS) && answers(b"all", Ipv4Addr::new(239, 1, 1, 1)) && by_kernel() == before
+        });
+        assert!(answers(b"end", OURS), "{waits}");
+        let said = daemon.finish();
+        assert!(!said.contains("forked from one"), "{waits}: {said}");
+    }
+}
+
+/// A process that has used its datagram socket, and a child that uses it too.
+const SHARES: &str = "
+import os, socket, sys
+used = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+used.sendto(b'echo', (sys.argv[1], 7000))
+print(used.recv(4), flush=True)
+if os.fork() == 0:
+    used.sendto(b'from', (sys.argv[1], 7000))
+    os._exit(0)
+os.wait()
+";
+
+#[test]
+fn datagram_socket_that_its_parent_has_used_is_the_kernels_in_a_child_and_the_sentence_says_so() {
+    let test = "datagram_socket_that_its_parent_has_used_is_the_kernels_in_a_child_and_the_sentence_says_so";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    echo(&wire);
+    let before = counter_of(&wire.near, "Udp:", "OutDatagrams");
+    let said = text(&run(&wire, "python3", &["-c", SHARES, &THEIRS.to_string()]));
+    assert!(said.starts_with("b'echo'\n"), "{said}");
+    assert!(said.contains("its datagram sockets send and receive by the kernel here"), "{said}");
+    assert_eq!(counter_of(&wire.near, "Udp:", "OutDatagrams"), before + 1);
+}
+
 /// As a server that passes its listener on to the next program does.
 const PASSES_ON: &str = "
 import os, socket, sys
@@ -106,6 +182,32 @@ fn child_of_subprocess_leaves_the_sockets_of_its_parent_alone() {
                 \x20   kept.sendall(b'echo'); print(kept.recv(4))\n";
     let said = text(&run(&wire, "python3", &["-c", body, &THEIRS.to_string()]));
     assert_eq!(said, "b'echo'\n".repeat(3));
+}
+
+#[test]
+fn exec_that_fails_leaves_the_connections_as_they_were() {
+    says_the_same("exec_that_fails_leaves_the_connections_as_they_were", "execs.c");
+}
+
+#[test]
+fn what_a_program_wrote_before_it_became_another_arrives_by_each_form_of_exec() {
+    let test = "what_a_program_wrote_before_it_became_another_arrives_by_each_form_of_exec";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile_with(test, "execs.c", folder.path(), &[]) else { return };
+    let Some(wire) = wire(test, &[]) else { return };
+    let listener = wire.far.run(|| TcpListener::bind((THEIRS, 7_003)).unwrap());
+    let forms =
+        ["execve", "execv", "execvp", "execvpe", "execl", "execlp", "execle", "fexecve", "execveat", "by number"];
+    for form in forms {
+        let listener = listener.try_clone().unwrap();
+        let reader = thread::spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            socket.read_to_end(&mut Vec::new()).ok()
+        });
+        let said = text(&run(&wire, &program, &[&THEIRS.to_string(), form, "7003"]));
+        assert!(said.ends_with("told a b c d e\n"), "{form}: {said}");
+        assert_eq!(reader.join().unwrap(), Some(300_000), "{form}");
+    }
 }
 
 /// A server whose processes follow each other, and the process that answers.

@@ -1,0 +1,119 @@
+//! Whether `exec` will succeed: a child makes the call, and is killed before the first instruction
+//! of the new program. So the sockets of a process whose `exec` fails stay as they are.
+//!
+//! ```text
+//!   the caller ──clone, waits──▶ referee ──clone, traces──▶ player: execveat
+//!              ◀─── verdict ────         ◀── stopped by it, and killed; or the error
+//! ```
+//!
+//! Invariants:
+//! 1. Referee and player share the caller's memory, and are no threads of it: they make system
+//!    calls of ours alone, write the verdict, and end. The caller waits until both have ended.
+//! 2. Each runs on a stack of its own that outlives it.
+//! 3. The player makes its call only once the referee traces it: from then on the kernel stops it at
+//!    the new program's begin, whatever signals it blocks, and kills it with the referee.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::{AtomicI32, Ordering};
+
+use sockets::Errno;
+
+use crate::real::Words;
+use crate::sys;
+
+/// The arguments of `execveat`.
+#[derive(Clone, Copy)]
+pub(crate) struct Exec {
+    pub(crate) folder: c_int,
+    pub(crate) path: *const c_char,
+    pub(crate) words: Words,
+    pub(crate) environment: Words,
+    pub(crate) flags: c_int,
+}
+
+/// What became of the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Succeeds,
+    Fails(Errno),
+    /// The process may not trace, or is traced itself.
+    Unknown,
+}
+
+struct Rehearsal {
+    exec: Exec,
+    /// [`UNKNOWN`], [`SUCCEEDS`], or the error.
+    verdict: AtomicI32,
+    /// Whether the player may begin: [`WAIT`], [`GO`] or [`END`].
+    whistle: AtomicI32,
+    /// The end of the player's stack, where it begins.
+    stack: *mut c_void,
+}
+
+const UNKNOWN: i32 = 0;
+const SUCCEEDS: i32 = -1;
+const WAIT: i32 = 0;
+const GO: i32 = 1;
+const END: i32 = 2;
+/// 16 KiB: some frames of ours, without optimization too.
+const STACK: usize = 1_024;
+
+/// Makes a call of `exec` in a child that ends with it.
+pub(crate) fn rehearse(exec: Exec) -> Verdict {
+    let (verdict, whistle) = (AtomicI32::new(UNKNOWN), AtomicI32::new(WAIT));
+    let mut stacks = [vec![0_u128; STACK], vec![0_u128; STACK]];
+    let [top, stack] = stacks.each_mut().map(|stack| stack.as_mut_ptr_range().end.cast::<c_void>());
+    let rehearsal = Rehearsal { exec, verdict, whistle, stack };
+    // A handler of the program's would run in the children too, in its memory.
+    let mask = sys::set_signal_mask(libc::SIG_SETMASK, sys::SIGNALS_OF_PROGRAMS);
+    let argument = (&raw const rehearsal).cast_mut().cast::<c_void>();
+    // SAFETY: invariants 1 and 2: this thread goes on once the referee has ended.
+    let referee = unsafe { libc::clone(referee, top, libc::CLONE_VM | libc::CLONE_VFORK, argument) };
+    if referee > 0 {
+        let _ = sys::wait(referee);
+    }
+    sys::set_signal_mask(libc::SIG_SETMASK, mask);
+    match rehearsal.verdict.load(Ordering::Acquire) {
+        _ if referee < 0 => Verdict::Unknown,
+        SUCCEEDS => Verdict::Succeeds,
+        UNKNOWN => Verdict::Unknown,
+        error => Verdict::Fails(Errno(error)),
+    }
+}
+
+extern "C" fn referee(argument: *mut c_void) -> c_int {
+    // SAFETY: invariant 1: the caller's, which waits.
+    let rehearsal = unsafe { &*argument.cast::<Rehearsal>() };
+    // SAFETY: invariants 1 and 2: nobody else has the stack, and the player ends before this does.
+    let player = unsafe { libc::clone(player, rehearsal.stack, libc::CLONE_VM, argument) };
+    if player < 0 {
+        return 0;
+    }
+    let may_trace = sys::trace_exec(player);
+    rehearsal.whistle.store(if may_trace { GO } else { END }, Ordering::Release);
+    if sys::wait(player) == Ok(sys::STOPPED_BY_EXEC) {
+        rehearsal.verdict.store(SUCCEEDS, Ordering::Release);
+    }
+    // It has ended, unless it is stopped.
+    if sys::kill(player).is_ok() {
+        let _ = sys::wait(player);
+    }
+    0
+}
+
+extern "C" fn player(argument: *mut c_void) -> c_int {
+    // SAFETY: invariant 1.
+    let Rehearsal { exec, verdict, whistle, .. } = unsafe { &*argument.cast::<Rehearsal>() };
+    sys::end_with_parent();
+    loop {
+        match whistle.load(Ordering::Acquire) {
+            WAIT => sys::give_way(),
+            // Invariant 3.
+            GO => break,
+            _ => return 0,
+        }
+    }
+    let error = sys::execveat(exec.folder, exec.path, exec.words, exec.environment, exec.flags);
+    verdict.store(error.0, Ordering::Release);
+    0
+}
