@@ -10,8 +10,8 @@
 //! 1. Referee and player share the caller's memory, and are no threads of it: they make system
 //!    calls of ours alone, write the verdict, and end. The caller waits until both have ended.
 //! 2. Each runs on a stack of its own that outlives it.
-//! 3. The player makes its call only once the referee traces it: from then on the kernel stops it at
-//!    the new program's begin, whatever signals it blocks, and kills it with the referee.
+//! 3. The player makes its call only once the referee traces it: from then on the kernel stops it
+//!    at the new program's begin, whatever signals it blocks, and kills it with the referee.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicI32, Ordering};

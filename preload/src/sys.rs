@@ -426,8 +426,8 @@ pub(crate) fn raise_again(signal: c_int, info: &libc::siginfo_t) {
     }
 }
 
-/// `siginfo_t` in words (asm-generic/siginfo.h, with 64 bits): the number, the code, the sender, the
-/// value.
+/// `siginfo_t` in words (asm-generic/siginfo.h, with 64 bits): the number, the code, the sender,
+/// the value.
 type SignalWords = [u64; 16];
 
 /// A signal of this number whose value no program sends: an address of ours.

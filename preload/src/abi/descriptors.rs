@@ -263,7 +263,9 @@ symbols! {
             libc::SYS_io_uring_setup if may_be_ours() && config::refuses_io_uring() => fail(Errno(libc::ENOSYS)) as i64,
             libc::SYS_exit_group => pass!(_exit(a as c_int)),
             libc::SYS_execve => i64::from(pass!(execve(a as *const c_char, b as Words, c as Words))),
-            libc::SYS_execveat => i64::from(pass!(execveat(a as c_int, b as *const c_char, c as Words, d as Words, e as c_int))),
+            libc::SYS_execveat => {
+                i64::from(pass!(execveat(a as c_int, b as *const c_char, c as Words, d as Words, e as c_int)))
+            }
             libc::SYS_close => i64::from(pass!(close(a as c_int))),
             libc::SYS_close_range => i64::from(pass!(close_range(a as c_uint, b as c_uint, c as c_int))),
             libc::SYS_epoll_ctl => i64::from(pass!(epoll_ctl(a as c_int, b as c_int, c as c_int, d as *mut libc::epoll_event))),

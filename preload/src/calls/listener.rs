@@ -314,10 +314,10 @@ fn close_replica(engine: &mut Engine, id: SocketId) {
     let _ = engine.call(|sockets, cx| sockets.close(id, cx));
 }
 
-/// Gives listeners up before a `fork` that the process never waited on, and datagram sockets that it
-/// never used, and the queues back if it has no other sockets: the first process that waits on a listener, parent or child, opens it
-/// again. Until then the kernel does not listen either, because connections that it accepts would
-/// be reset.
+/// Gives listeners up before a `fork` that the process never waited on, and datagram sockets that
+/// it never used, and the queues back if it has no other sockets: the first process that waits on a
+/// listener, parent or child, opens it again. Until then the kernel does not listen either, because
+/// connections that it accepts would be reset.
 pub(crate) fn leave_idle(engines: &mut Engines) {
     left::leave_datagrams(engines);
     let is_in_use = engines.iter_mut().any(|engine| engine.files.has_sockets_in_use());
