@@ -1821,6 +1821,18 @@ pub struct mlx5_wqe_av__bindgen_ty_1__bindgen_ty_1 {
     pub qkey: __be32,
     pub reserved: __be32,
 }
+pub const MLX5DV_CTX_ATTR_BUF_ALLOCATORS: mlx5dv_set_ctx_attr_type = 1;
+pub type mlx5dv_set_ctx_attr_type = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct mlx5dv_ctx_allocators {
+    pub alloc: ::core::option::Option<
+        unsafe extern "C" fn(size: usize, priv_data: *mut ::core::ffi::c_void) -> *mut ::core::ffi::c_void,
+    >,
+    pub free:
+        ::core::option::Option<unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void, priv_data: *mut ::core::ffi::c_void)>,
+    pub data: *mut ::core::ffi::c_void,
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct mlx5dv_clock_info {
@@ -1935,6 +1947,11 @@ pub type mlx5dv_create_wq_fn = unsafe extern "C" fn(
     mlx5_wq_attr: *mut mlx5dv_wq_init_attr,
 ) -> *mut ibv_wq;
 pub type mlx5dv_init_obj_fn = unsafe extern "C" fn(obj: *mut mlx5dv_obj, obj_type: u64) -> ::core::ffi::c_int;
+pub type mlx5dv_set_context_attr_fn = unsafe extern "C" fn(
+    context: *mut ibv_context,
+    type_: mlx5dv_set_ctx_attr_type,
+    attr: *mut ::core::ffi::c_void,
+) -> ::core::ffi::c_int;
 pub type mlx5dv_get_clock_info_fn =
     unsafe extern "C" fn(context: *mut ibv_context, clock_info: *mut mlx5dv_clock_info) -> ::core::ffi::c_int;
 pub type mlx5dv_is_supported_fn = unsafe extern "C" fn(device: *mut ibv_device) -> bool;

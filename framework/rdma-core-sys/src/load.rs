@@ -108,6 +108,7 @@ symbols! {
         mlx5dv_create_qp: mlx5dv_create_qp_fn,
         mlx5dv_create_wq: mlx5dv_create_wq_fn,
         mlx5dv_init_obj: mlx5dv_init_obj_fn,
+        mlx5dv_set_context_attr: mlx5dv_set_context_attr_fn,
         mlx5dv_get_clock_info: mlx5dv_get_clock_info_fn,
     }
 }

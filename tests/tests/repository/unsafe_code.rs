@@ -27,6 +27,7 @@ const FILES: &[&str] = &[
     "framework/rdma-core-sys/src/verbs/handle.rs",
     "framework/rdma-core-sys/src/verbs/memory.rs",
     "framework/rdma-core-sys/src/verbs/queue_pair.rs",
+    "framework/rdma-core-sys/src/verbs/ring_memory.rs",
     "framework/rdma-core-sys/src/verbs/service.rs",
     "framework/rdma-core-sys/src/verbs/work_queue.rs",
     "framework/rdma-core-sys/tests/services.rs",

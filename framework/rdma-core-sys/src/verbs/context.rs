@@ -10,12 +10,13 @@
 use core::ffi::c_int;
 use core::mem::zeroed;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::attributes::{DeviceAttributes, Mlx5Attributes, PortAttributes};
 use super::device::Device;
 use super::error::VerbsError;
 use super::handle::Handle;
+use super::ring_memory::{RingMemory, RingSource};
 use crate::bindings::*;
 use crate::inline;
 use crate::load::RdmaCore;
@@ -28,6 +29,8 @@ pub struct Context(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     handle: Handle<ibv_context>,
+    // After the context, whose rings it has.
+    ring_memory: OnceLock<RingSource>,
     device: Device,
 }
 
@@ -39,7 +42,7 @@ impl Context {
         let raw = VerbsError::check_object("ibv_open_device", raw)?;
         // SAFETY: the handle is new, and only the device, the next field, must live longer.
         let handle = unsafe { Handle::new(raw, verbs.ibv_close_device) };
-        let context = Self(Arc::new(Inner { handle, device: device.clone() }));
+        let context = Self(Arc::new(Inner { handle, ring_memory: OnceLock::new(), device: device.clone() }));
         context.do_not_block()?;
         Ok(context)
     }
@@ -143,6 +146,30 @@ impl Context {
     pub fn vector_count(&self) -> u32 {
         // SAFETY: 1.
         unsafe { (*self.as_ptr()).num_comp_vectors }.try_into().unwrap_or_default()
+    }
+
+    /// Has libmlx5 take the memory of rings and doorbell records from `memory`, where another
+    /// process finds them. To be called before the first object is made: libmlx5 keeps pages that
+    /// it has.
+    ///
+    /// # Errors
+    /// The context has such memory already (`EBUSY`), or is not libmlx5's (`is_unsupported`).
+    pub fn place_rings_in(&self, memory: Arc<dyn RingMemory>) -> Result<(), VerbsError> {
+        const CALL: &str = "mlx5dv_set_context_attr";
+        let source = &self.0.ring_memory;
+        source.set(RingSource::new(memory)).map_err(|_| VerbsError::new(CALL, libc::EBUSY))?;
+        let mut allocators = source.get().map(RingSource::allocators).ok_or(VerbsError::new(CALL, libc::EINVAL))?;
+        let (set, attribute) = (self.core().mlx5().mlx5dv_set_context_attr, &raw mut allocators);
+        // SAFETY: 1; libmlx5 copies the attribute, and its source lives as long as the context.
+        let answer = unsafe { set(self.as_ptr(), MLX5DV_CTX_ATTR_BUF_ALLOCATORS, attribute.cast()) };
+        VerbsError::check(CALL, answer)
+    }
+
+    /// The open file of the device. Whoever has it can map the registers of its queues, and make
+    /// and destroy objects with the rights that the kernel finds in the calling process.
+    pub fn device_file(&self) -> BorrowedFd<'_> {
+        // SAFETY: 1: the context owns the descriptor and closes it at its end.
+        unsafe { BorrowedFd::borrow_raw((*self.as_ptr()).cmd_fd) }
     }
 
     /// Readable when an event is pending. Non-blocking.

@@ -10,11 +10,12 @@
 use core::cell::RefCell;
 use core::ffi::{c_int, c_uint, c_void};
 use core::mem::{offset_of, zeroed};
-use core::ptr::null_mut;
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::Ordering;
 use std::collections::VecDeque;
 
 use super::device::Device;
-use super::{Context, ProtectionDomain};
+use super::{Context, ProtectionDomain, RingMemory};
 use crate::bindings::*;
 use crate::inline;
 use crate::load::{Mlx5dv, RdmaCore, Verbs};
@@ -117,8 +118,33 @@ const MLX5: Mlx5dv = Mlx5dv {
     mlx5dv_create_qp: direct_create_qp,
     mlx5dv_create_wq: direct_create_wq,
     mlx5dv_init_obj: init_obj,
+    mlx5dv_set_context_attr: set_context_attr,
     mlx5dv_get_clock_info: get_clock_info,
 };
+
+/// Memory for rings that counts its uses and has one page, which nobody touches.
+#[derive(Default)]
+pub(crate) struct Page(core::sync::atomic::AtomicUsize, core::sync::atomic::AtomicUsize);
+
+impl Page {
+    /// How often it was taken and given back.
+    pub(crate) fn uses(&self) -> (usize, usize) {
+        (self.0.load(Ordering::Relaxed), self.1.load(Ordering::Relaxed))
+    }
+}
+
+// SAFETY: the fakes do not touch the page.
+unsafe impl RingMemory for Page {
+    fn allocate(&self, _: usize) -> Option<NonNull<u8>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        NonNull::new(core::ptr::without_provenance_mut(0x8000))
+    }
+
+    fn free(&self, start: NonNull<u8>) {
+        assert_eq!(start.as_ptr().addr(), 0x8000);
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 /// Records a call; returns its errno, or 0.
 fn note(call: &str, words: &str) -> c_int {
@@ -687,6 +713,7 @@ unsafe extern "C" fn init_obj(what: *mut mlx5dv_obj, kind: u64) -> c_int {
                 out.sq.stride = 64;
                 out.bf.reg = at(0x3800);
                 out.bf.size = 256;
+                out.uar_mmap_offset = 0x7000;
                 out.sqn = 0x55;
             }
             MLX5DV_OBJ_CQ => {
@@ -700,6 +727,26 @@ unsafe extern "C" fn init_obj(what: *mut mlx5dv_obj, kind: u64) -> c_int {
         }
     }
     note("mlx5dv_init_obj", &kind.to_string())
+}
+
+/// Asks the allocator for a page and gives it back, as a queue does that is made and destroyed.
+unsafe extern "C" fn set_context_attr(
+    _: *mut ibv_context,
+    kind: mlx5dv_set_ctx_attr_type,
+    attribute: *mut c_void,
+) -> c_int {
+    let errno = note("mlx5dv_set_context_attr", &kind.to_string());
+    if errno == 0 {
+        // SAFETY: the caller's.
+        unsafe {
+            let allocators = &*attribute.cast::<mlx5dv_ctx_allocators>();
+            let page = allocators.alloc.unwrap()(4096, allocators.data);
+            if !page.is_null() {
+                allocators.free.unwrap()(page, allocators.data);
+            }
+        }
+    }
+    errno
 }
 
 unsafe extern "C" fn get_clock_info(_: *mut ibv_context, clock: *mut mlx5dv_clock_info) -> c_int {

@@ -39,6 +39,8 @@ mod handle;
 mod memory;
 #[allow(unsafe_code)]
 mod queue_pair;
+#[allow(unsafe_code)]
+mod ring_memory;
 mod rule;
 #[allow(unsafe_code)]
 mod service;
@@ -62,6 +64,7 @@ pub use flow::Flow;
 pub use handle::{MemoryOwner, failed_destructions};
 pub use memory::{Access, MemoryRegion, ProtectionDomain, RemoteAccess, ThreadDomain};
 pub use queue_pair::{QpCaps, QpOptions, QpRequest, QpRing, QpRings, QpState, QueuePair, RateLimit, RssRequest};
+pub use ring_memory::RingMemory;
 pub use rule::{EthernetMatch, FlowKind, FlowRule, Ipv4Match, PortsMatch};
 pub use service::{
     Address, AddressHandle, Completion, QpChange, ReceiveWork, SendKind, SendWork, Service, ServiceRequest, Sge,

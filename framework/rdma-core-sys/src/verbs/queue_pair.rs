@@ -318,7 +318,7 @@ impl QueuePair {
         // SAFETY: plain C data (2); the QP lives.
         let out = unsafe {
             let mut out: mlx5dv_qp = zeroed();
-            out.comp_mask = u64::from(MLX5DV_QP_MASK_RAW_QP_HANDLES);
+            out.comp_mask = u64::from(MLX5DV_QP_MASK_RAW_QP_HANDLES | MLX5DV_QP_MASK_UAR_MMAP_OFFSET);
             let mut what: mlx5dv_obj = zeroed();
             what.qp.in_ = self.as_ptr();
             what.qp.out = &raw mut out;
@@ -329,12 +329,14 @@ impl QueuePair {
             return Err(VerbsError::new("mlx5dv_init_obj", libc::ENODATA));
         };
         let numbers_told = out.comp_mask & u64::from(MLX5DV_QP_MASK_RAW_QP_HANDLES) != 0;
+        let uar_told = out.comp_mask & u64::from(MLX5DV_QP_MASK_UAR_MMAP_OFFSET) != 0;
         Ok(QpRings {
             doorbell: doorbell.cast(),
             send: QpRing::of(out.sq.buf.cast(), out.sq.wqe_cnt, out.sq.stride),
             receive: QpRing::of(out.rq.buf.cast(), out.rq.wqe_cnt, out.rq.stride),
             uar: NonNull::new(out.bf.reg).map(NonNull::cast),
             blueflame_len: out.bf.size,
+            uar_offset: uar_told.then_some(out.uar_mmap_offset),
             send_number: numbers_told.then_some(out.sqn),
             receive_number: numbers_told.then_some(out.rqn),
         })
@@ -380,6 +382,9 @@ pub struct QpRings {
     /// Bytes of a BlueFlame half, between which the doorbell toggles; 0 if only eight bytes may be
     /// written.
     pub blueflame_len: u32,
+    /// Where the register's page is in [`super::Context::device_file`], for another process that
+    /// maps it, if libmlx5 reports it.
+    pub uar_offset: Option<libc::off_t>,
     /// The device's number for the send side, if libmlx5 reports it.
     pub send_number: Option<u32>,
     /// The device's number for the receive side, if libmlx5 reports it.

@@ -443,6 +443,17 @@ fn spreading_needs_a_power_of_two() {
 }
 
 #[test]
+fn rings_are_in_the_memory_that_a_context_was_given() {
+    let (context, _pd) = fake::open();
+    let memory = Arc::new(fake::Page::default());
+    context.place_rings_in(Arc::clone(&memory) as Arc<dyn RingMemory>).unwrap();
+    assert_eq!(memory.uses(), (1, 1), "taken and given back");
+    assert!(context.place_rings_in(Arc::clone(&memory) as Arc<dyn RingMemory>).is_err(), "it has memory");
+    drop((context, _pd));
+    assert_eq!(Arc::strong_count(&memory), 1);
+}
+
+#[test]
 fn rings_are_told_as_far_as_they_are_there() {
     let (context, pd) = fake::open();
     let cq = CompletionQueue::create(&context, &CqRequest::new(64)).unwrap();
@@ -451,6 +462,7 @@ fn rings_are_told_as_far_as_they_are_there() {
     let send = rings.send.unwrap();
     assert_eq!((send.start.as_ptr().addr(), send.count, send.stride), (0x2000, 512, 64));
     assert_eq!((rings.receive, rings.blueflame_len, rings.send_number), (None, 256, Some(0x55)));
+    assert_eq!(rings.uar_offset, Some(0x7000));
     let ring = cq.rings().unwrap();
     assert_eq!((ring.entry_count, ring.entry_len, ring.number), (1024, 64, 0x99));
     let options = WqOptions::default();

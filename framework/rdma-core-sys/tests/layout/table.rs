@@ -103,6 +103,7 @@ structs! {
     struct mlx5dv_obj { qp.in_, qp.out, cq.in_, cq.out, srq.in_, srq.out, rwq.in_, rwq.out, dm.in_, dm.out, ah.in_, ah.out, pd.in_, pd.out }
     struct mlx5dv_striding_rq_init_attr { single_stride_log_num_of_bytes, single_wqe_log_num_of_strides, two_byte_shift_en }
     struct mlx5dv_wq_init_attr { comp_mask, striding_rq_attrs }
+    struct mlx5dv_ctx_allocators { alloc, free, data }
     struct mlx5dv_clock_info { nsec, last_cycles, frac, mult, shift, mask }
     struct mlx5dv_context_attr { flags, comp_mask }
 }
@@ -460,5 +461,6 @@ constants! {
     MLX5DV_SW_PARSING,
     MLX5DV_SW_PARSING_CSUM,
     MLX5DV_SW_PARSING_LSO,
+    MLX5DV_CTX_ATTR_BUF_ALLOCATORS,
     MLX5DV_CONTEXT_FLAGS_DEVX,
 }
