@@ -405,12 +405,20 @@ fn own_host(port: &PortConfig) -> Result<Option<DedicatedHost>, String> {
     };
     let address: Ipv4Prefix =
         text.parse().map_err(|_| format!("{ADDRESS} is {text:?}: set it to an address such as 192.0.2.7/24"))?;
-    if matches!(port, PortConfig::AfXdp(AfXdpConfig { broker: Some(_), .. })) {
+    if is_lent(port) {
         return Err(format!("a broker lends flows to addresses of the interface alone: unset {ADDRESS}, or be root"));
     }
     let route = |via| StaticRoute { network: Ipv4Prefix::ALL, via };
     let routes = gateway.map(route).into_iter().collect();
     Ok(Some(DedicatedHost { addresses: vec![address], routes, ..DedicatedHost::default() }))
+}
+
+fn is_lent(port: &PortConfig) -> bool {
+    match port {
+        PortConfig::AfXdp(config) => config.broker.is_some(),
+        PortConfig::Mlx5(config) => config.broker.is_some(),
+        _ => false,
+    }
 }
 
 /// Has the broker that the environment names, if any, lend the queue.
@@ -421,9 +429,11 @@ fn borrow(port: &mut PortConfig) -> Result<(), String> {
             config.broker = Some(path.into());
             Ok(())
         }
-        _ => Err(format!(
-            "a broker lends queues of AF_XDP: name an interface without a driver before it, or unset {BROKER}"
-        )),
+        PortConfig::Mlx5(config) => {
+            config.broker = Some(path.into());
+            Ok(())
+        }
+        _ => Err(format!("a broker lends queues of AF_XDP and of a ConnectX: unset {BROKER}")),
     }
 }
 

@@ -46,6 +46,9 @@ pub use metadata::{ChecksumStatus, Headers, L3, L4, RxInfo};
 pub(crate) use metadata::{PacketInfo, PacketInfoWord};
 pub(crate) use pool::CACHE_LINE;
 pub use pool::{Layout, Pool, PoolError};
+#[cfg_attr(not(all(feature = "mlx5", feature = "af-xdp")), allow(unused_imports))]
+// for queues of a NIC that are lent
+pub(crate) use region::Reservation;
 pub use region::{Region, RegionError};
 pub(crate) use rx_meta::{MetaTemplate, RxFrame, RxMeta, RxMetaMinimal, Templated};
 pub(crate) use rx_slots::RxSlots;

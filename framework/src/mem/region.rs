@@ -71,8 +71,14 @@ impl Region {
 
     /// Maps `len` bytes of memory that another process lends: a file that is sealed against
     /// becoming shorter (`F_SEAL_SHRINK`), and not used yet.
-    #[cfg_attr(not(feature = "af-xdp"), allow(dead_code))] // a queue of AF_XDP alone is lent
+    #[cfg_attr(not(feature = "af-xdp"), allow(dead_code))] // a queue is lent by the broker, which comes with AF_XDP
     pub(crate) fn shared(file: &File, len: usize) -> Result<Self, RegionError> {
+        Self::shared_in(file, Reservation::new(len).map_err(RegionError::Shared)?)
+    }
+
+    /// The same, in the place of a reservation and as long as it.
+    pub(crate) fn shared_in(file: &File, place: Reservation) -> Result<Self, RegionError> {
+        let len = place.len;
         let fd = file.as_raw_fd();
         // SAFETY: a borrowed descriptor and no address.
         let seals = unsafe { libc::fcntl(fd, libc::F_GET_SEALS) };
@@ -80,12 +86,14 @@ impl Region {
         if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 || !holds {
             return Err(RegionError::Shared(io::ErrorKind::InvalidInput.into()));
         }
-        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
-        // SAFETY: a new mapping at an address that the kernel chooses; the file holds that many
-        // bytes and keeps them (4).
-        let base = unsafe { libc::mmap(core::ptr::null_mut(), len, access, flags, fd, 0) };
+        let (access, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE | libc::MAP_FIXED);
+        // SAFETY: a mapping in the place of a reservation, of which nothing else is left; the file
+        // holds that many bytes and keeps them (4).
+        let base = unsafe { libc::mmap(place.base.as_ptr().cast(), len, access, flags, fd, 0) };
         match NonNull::new(base.cast::<u8>()) {
             Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => {
+                core::mem::forget(place);
                 // A child of `fork` would keep the memory from the process that lends it.
                 // SAFETY: the mapping of above, whole.
                 unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_DONTFORK) };
@@ -147,6 +155,40 @@ impl Drop for Region {
 impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Region").field("base", &self.base).field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+/// Addresses without memory, for a region that another process must know the place of before there
+/// is one.
+pub(crate) struct Reservation {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a range of addresses, which nobody accesses.
+unsafe impl Send for Reservation {}
+
+impl Reservation {
+    pub(crate) fn new(len: usize) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping without access, at an address that the kernel chooses.
+        let base = unsafe { libc::mmap(core::ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
+        match NonNull::new(base.cast::<u8>()) {
+            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => Ok(Self { base, len }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    #[cfg_attr(not(feature = "mlx5"), allow(dead_code))] // AF_XDP needs no address
+    pub(crate) fn address(&self) -> u64 {
+        self.base.as_ptr().expose_provenance() as u64
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the range came from mmap and is unmapped once.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
 

@@ -39,6 +39,8 @@ const FILES: &[&str] = &[
     "framework/src/device/af_xdp/rings/sys.rs",
     "framework/src/device/af_xdp/rings/umem.rs",
     "framework/src/device/memory/ring.rs",
+    "framework/src/device/mlx5/lend/rings.rs",
+    "framework/src/device/mlx5/lend/shared.rs",
     "framework/src/device/mlx5/receive/mprq_buffer.rs",
     "framework/src/device/mlx5/ring.rs",
     "framework/src/device/mlx5/send/doorbell.rs",

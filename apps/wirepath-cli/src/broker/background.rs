@@ -31,7 +31,7 @@ const ASKED_EVERY: Duration = Duration::from_millis(20);
 /// pipe would outlast the caller. Nor has it his folder, which could not be unmounted.
 pub(super) fn start(config: &BrokerConfig) -> Result<(), String> {
     // The log of a broker that is there is not ours to begin anew.
-    match check_broker(&config.path, &config.port.interface) {
+    match check_broker(&config.path, config.port.interface()) {
         Ok(()) => return Err(format!("another broker listens at {}: stop it, or use it", config.path.display())),
         Err(error) if is_absent(&error) => (),
         Err(error) => return Err(error.to_string()),
@@ -48,7 +48,7 @@ pub(super) fn start(config: &BrokerConfig) -> Result<(), String> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
     let mut broker = command.spawn().map_err(|error| format!("cannot start the broker: {error}"))?;
     let begin = Instant::now();
-    while let Err(why) = check_broker(&config.path, &config.port.interface) {
+    while let Err(why) = check_broker(&config.path, config.port.interface()) {
         if broker.try_wait().is_ok_and(|status| status.is_some()) {
             let said = fs::read_to_string(&path).unwrap_or_default();
             return Err(said

@@ -12,6 +12,7 @@ use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use sockets::rules::load_broker;
 use wirepath::worker::broker::{Broker, BrokerConfig, BrokerRule, BrokerRules, BrokerUser};
+use wirepath::worker::live::PortConfig;
 use wirepath::worker::{Hangup, StopFlag};
 
 use self::lifetime::Lifetime;
@@ -29,7 +30,7 @@ const USER_CONNECTIONS_MAX: i64 = 120;
 /// Lends queues of an interface to programs that have no capability, until it is stopped.
 #[derive(Args)]
 pub(crate) struct BrokerOptions {
-    /// The interface
+    /// The interface, such as eth1, or mlx5:eth1 for the queues of a ConnectX itself
     #[arg(long, value_name = "IF")]
     interface: String,
     /// A user whose programs it serves, beside root: a name or a number, and ports below 1024 that
@@ -103,7 +104,10 @@ pub(crate) fn run(options: &BrokerOptions) -> Result<(), Box<dyn Error>> {
 
 impl BrokerOptions {
     fn config(&self, root: &Root) -> Result<BrokerConfig, String> {
-        let mut config = BrokerConfig::new(&self.interface);
+        let mut config = match PortConfig::named(&self.interface).map_err(|error| error.to_string())? {
+            PortConfig::AfXdp(port) => BrokerConfig::new(&port.interface),
+            port => BrokerConfig::over(port),
+        };
         config.users = self.users.iter().map(|text| parse(root, text)).collect::<Result<_, _>>()?;
         config.rules = self.rules(root)?;
         config.forward = self.forward;
@@ -125,7 +129,8 @@ impl BrokerOptions {
     }
 
     fn rules(&self, root: &Root) -> Result<Option<Vec<BrokerRule>>, String> {
-        let load = |path: &PathBuf| load_broker(path, &self.interface, &user::Numbers(root));
+        let interface = self.interface.strip_prefix("mlx5:").unwrap_or(&self.interface);
+        let load = |path: &PathBuf| load_broker(path, interface, &user::Numbers(root));
         self.rules.as_ref().map(load).transpose().map_err(|error| error.to_string())
     }
 

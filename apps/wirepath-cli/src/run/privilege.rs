@@ -33,21 +33,21 @@ pub(super) fn broker(
     new: Option<NewBroker>,
 ) -> Result<Option<PathBuf>, Obstacle> {
     let wanted = wanted.map(|path| std::path::absolute(&path).unwrap_or(path));
-    if let Some(name) = interface.strip_prefix("mlx5:") {
-        if new.is_some() || wanted.is_some() {
-            return Err(Obstacle::new(
-                format!("a broker has queues of AF_XDP alone, and none of {interface}"),
-                format!("name the interface {name}, or omit --broker (WIREPATH_BROKER), --share and --user"),
-            ));
-        }
-        return check_connectx(root, interface).map(|()| None);
+    let (port, connectx) = (interface, interface.strip_prefix("mlx5:"));
+    let interface = connectx.unwrap_or(interface);
+    if connectx.is_some() && new.is_some_and(|new| new.forward) {
+        return Err(Obstacle::new(
+            format!("a broker of {port} lends a queue to each program, and passes no frames on"),
+            format!("name the interface {interface}, or omit --share and --engines"),
+        ));
     }
-    let path = match (wanted, check(root)) {
+    let may_open = if connectx.is_some() { check_connectx(root, port) } else { check(root) };
+    let path = match (wanted, may_open) {
         (wanted, Ok(())) if new.is_some() => {
             let path = wanted.unwrap_or_else(|| broker_of(interface));
             if let Some(new) = new {
                 if check_broker(&path, interface).is_err() {
-                    new.start(interface, &path)?;
+                    new.start(port, interface, &path)?;
                 }
                 // It may have been started for another program, of another user.
                 new.uid
@@ -72,7 +72,7 @@ pub(super) fn broker(
                 return Err(Obstacle {
                     what: format!("{}, and no broker listens at {}", obstacle.what, path.display()),
                     remedy: format!(
-                        "start `wirepath broker --interface {interface} --uid USER{}` as root, or {}",
+                        "start `wirepath broker --interface {port} --uid USER{}` as root, or {}",
                         if new.is_some_and(|new| new.forward) { " --forward" } else { "" },
                         obstacle.remedy
                     ),
@@ -118,7 +118,7 @@ pub(super) struct NewBroker {
 impl NewBroker {
     /// Starts it at `path`, in the background, until this process has ended, which becomes the
     /// program.
-    fn start(self, interface: &str, path: &Path) -> Result<(), Obstacle> {
+    fn start(self, port: &str, interface: &str, path: &Path) -> Result<(), Obstacle> {
         // Of two programs that start at the same time, one starts the broker, and both use it.
         let _lock = lock(&path.with_extension("lock"), STARTS_WITHIN).map_err(|error| {
             Obstacle::new(
@@ -130,7 +130,7 @@ impl NewBroker {
             return Ok(());
         }
         let mut command = Command::new("/proc/self/exe");
-        command.args(["broker", "--background", "--interface", interface, "--socket"]).arg(path);
+        command.args(["broker", "--background", "--interface", port, "--socket"]).arg(path);
         command.args(["--until-exit", &std::process::id().to_string()]);
         command.args(self.forward.then_some("--forward"));
         command.args(self.uid.map(|uid| format!("--uid={uid}")));
@@ -240,13 +240,11 @@ mod tests {
     }
 
     #[test]
-    fn program_that_drives_a_connectx_itself_is_refused_a_broker() {
+    fn frames_of_a_connectx_are_not_passed_on() {
         let new = NewBroker { forward: true, needs_forward: true, uid: None };
         let all = format!("Uid:\t0\t0\t0\t0\nCapBnd:\t{ALL}\n");
-        for (wanted, new) in [(None, Some(new)), (Some("/run/socket".into()), None)] {
-            let refused = by(&all, |root| broker(root, "mlx5:eth1", wanted, new)).unwrap_err();
-            assert!(refused.remedy.starts_with("name the interface eth1, or omit"), "{refused:?}");
-        }
+        let refused = by(&all, |root| broker(root, "mlx5:eth1", None, Some(new))).unwrap_err();
+        assert!(refused.remedy.starts_with("name the interface eth1, or omit"), "{refused:?}");
     }
 
     #[test]
@@ -258,7 +256,8 @@ mod tests {
         // cap_net_raw and cap_ipc_lock.
         assert_eq!(with("0000000000006000"), Ok(None));
         let refused = with(NONE).unwrap_err();
-        assert!(refused.what.ends_with("may not open mlx5:eth1, for lack of cap_net_raw"), "{refused:?}");
+        assert!(refused.what.contains("may not open mlx5:eth1, for lack of cap_net_raw, and no broker"), "{refused:?}");
+        assert!(refused.remedy.starts_with("start `wirepath broker --interface mlx5:eth1 --uid USER`"), "{refused:?}");
         assert!(refused.remedy.ends_with("with cap_net_raw,cap_ipc_lock"), "{refused:?}");
     }
 

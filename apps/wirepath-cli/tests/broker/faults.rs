@@ -121,7 +121,7 @@ fn queue_whose_socket_is_kept_is_passed_over_and_lent_again_once_it_is_free() {
         println!("SKIPPED {test}: a veth of this kernel has one queue");
         return;
     }
-    (rig.broker, rig.log) = super::start_broker(&rig.wire, &rig.folder, &[]);
+    (rig.broker, rig.log) = super::start_broker(&rig.wire, &rig.folder, NEAR, &[]);
     let has_queue = || rig.start(SERVED, &["true"]).wait_with_output().unwrap();
     let with_queue = || {
         let mut program = rig.start(SERVED, &["socat", "-", &format!("UDP:{THEIRS}:7000")]);

@@ -2,6 +2,7 @@
 //! distribution, against the kernel at the other end of a wire.
 #![allow(clippy::unwrap_used, reason = "helpers of tests panic to report")]
 
+mod connectx;
 mod faults;
 mod forks;
 mod losses;
@@ -19,7 +20,7 @@ use std::thread;
 
 use tempfile::TempDir;
 use wirepath_tests::live::preload::library;
-use wirepath_tests::live::{NEAR, OURS, Program, THEIRS, TIMEOUT, Wire, has_program, wait_until};
+use wirepath_tests::live::{FAR, NEAR, OURS, Program, THEIRS, TIMEOUT, Wire, has_program, wait_until};
 
 /// A user that is served, and one that is not; no machine gives them a name.
 const SERVED: u32 = 64_321;
@@ -30,6 +31,8 @@ struct Rig {
     wire: Wire,
     /// The tool and the library, where every user may read them.
     folder: TempDir,
+    /// As programs name it.
+    port: String,
     broker: Child,
     log: Receiver<String>,
 }
@@ -41,6 +44,11 @@ impl Rig {
 
     /// With more options of the broker.
     fn with(test: &str, options: &[&str]) -> Option<Self> {
+        Self::on(test, NEAR, options)
+    }
+
+    /// On a port of this name at the near end: a ConnectX is one of software.
+    fn on(test: &str, port: &str, options: &[&str]) -> Option<Self> {
         if !has_program(test, "socat") {
             return None;
         }
@@ -52,15 +60,18 @@ impl Rig {
         let mut copy = Command::new("cp");
         copy.arg(env!("CARGO_BIN_EXE_wirepath")).arg(library()).arg(folder.path());
         assert!(copy.status().unwrap().success(), "{copy:?}");
-        let (broker, log) = start_broker(&wire, &folder, options);
-        Some(Self { wire, folder, broker, log })
+        let (broker, log) = start_broker(&wire, &folder, port, options);
+        Some(Self { wire, folder, port: port.into(), broker, log })
     }
 
     /// `wirepath run` of a program by a user.
     fn command(&self, uid: u32, program: &[&str]) -> Command {
         let path = |name: &str| self.folder.path().join(name);
         let mut command = Command::new(path("wirepath"));
-        command.args(["run", "--interface", NEAR, "--policy", "refuse", "--broker"]).arg(path("socket")).arg("--");
+        command
+            .args(["run", "--interface", &self.port, "--policy", "refuse", "--broker"])
+            .arg(path("socket"))
+            .arg("--");
         command.args(program).uid(uid).gid(uid).current_dir("/").env("WIREPATH_SHM", path("shm"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
@@ -103,12 +114,17 @@ impl Drop for Rig {
 }
 
 /// A broker that listens.
-fn start_broker(wire: &Wire, folder: &TempDir, options: &[&str]) -> (Child, Receiver<String>) {
+fn start_broker(wire: &Wire, folder: &TempDir, port: &str, options: &[&str]) -> (Child, Receiver<String>) {
     let shm = folder.path().join("shm");
     fs::create_dir_all(&shm).unwrap();
     fs::set_permissions(&shm, Permissions::from_mode(0o1777)).unwrap();
-    let mut command = Command::new(folder.path().join("wirepath"));
-    command.args(["broker", "--interface", NEAR]).args(options);
+    let wirepath = folder.path().join("wirepath");
+    let mut command = match port.starts_with("mlx5:") {
+        true => softhca::testing::command(&["--wire", NEAR]).unwrap(),
+        false => Command::new(&wirepath),
+    };
+    command.args(port.starts_with("mlx5:").then_some(wirepath));
+    command.args(["broker", "--interface", port]).args(options);
     if !options.contains(&"--rules") {
         command.args(["--uid", &SERVED.to_string()]);
     }
@@ -118,7 +134,7 @@ fn start_broker(wire: &Wire, folder: &TempDir, options: &[&str]) -> (Child, Rece
     let said = BufReader::new(broker.stderr.take().unwrap());
     thread::spawn(move || said.lines().map_while(Result::ok).all(|line| lines.send(line).is_ok()));
     let first = log.recv_timeout(TIMEOUT).unwrap();
-    assert!(first.contains(&format!("{NEAR}, mtu 1500")), "{first}");
+    assert!(first.contains(&format!("{NEAR}, mtu 1500")) || first.contains(&format!("interface {NEAR}")), "{first}");
     (broker, log)
 }
 
@@ -269,7 +285,7 @@ fn program_is_told_where_there_is_no_broker() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("has ended: start `wirepath broker"), "{said}");
     // Another takes the place of one that was killed.
-    (rig.broker, rig.log) = start_broker(&rig.wire, &rig.folder, &[]);
+    (rig.broker, rig.log) = start_broker(&rig.wire, &rig.folder, NEAR, &[]);
     assert!(rig.start(SERVED, &["true"]).wait_with_output().unwrap().status.success());
     rig.broker.kill().unwrap();
     rig.broker.wait().unwrap();

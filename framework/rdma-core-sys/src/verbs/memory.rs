@@ -192,6 +192,31 @@ impl MemoryRegion {
         Ok(Self(Arc::new(MrInner { handle, pd: pd.clone() })))
     }
 
+    /// As [`MemoryRegion::register`], for requests that name the first byte by `address`: the one at
+    /// which another process has the memory. Both addresses have the same place in a page.
+    ///
+    /// # Errors
+    /// As of [`MemoryRegion::register`].
+    pub fn register_as(
+        pd: &ProtectionDomain,
+        start: NonNull<u8>,
+        len: usize,
+        address: u64,
+        access: Access,
+        keeper: MemoryOwner,
+    ) -> Result<Self, VerbsError> {
+        let verbs = pd.context().core().verbs();
+        let write = if access.local_write { IBV_ACCESS_LOCAL_WRITE } else { 0 };
+        let relaxed = if access.relaxed_ordering { IBV_ACCESS_RELAXED_ORDERING } else { 0 };
+        // SAFETY: the domain is valid, the range is not accessed (2).
+        let raw =
+            unsafe { (verbs.ibv_reg_mr_iova2)(pd.as_ptr(), start.as_ptr().cast(), len, address, write | relaxed) };
+        let raw = VerbsError::check_object("ibv_reg_mr", raw)?;
+        // SAFETY: new, 1.
+        let handle = unsafe { Handle::over(raw, verbs.ibv_dereg_mr, keeper) };
+        Ok(Self(Arc::new(MrInner { handle, pd: pd.clone() })))
+    }
+
     /// Registers memory that the NIC may write, and peers may reach by the region's
     /// [`rkey`](Self::rkey).
     ///

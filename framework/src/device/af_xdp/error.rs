@@ -9,7 +9,7 @@ use crate::mem::Layout;
 
 /// Why the device or a queue cannot be opened.
 #[derive(Debug)]
-pub(in crate::device::af_xdp) enum AfXdpSetupError {
+pub(in crate::device) enum AfXdpSetupError {
     NoInterface {
         interface: String,
     },

@@ -47,9 +47,9 @@ const RX_METADATA: [u32; 3] = [1, 2, 4];
 
 /// An interface of the calling thread's network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) struct Interface {
-    pub(in crate::device::af_xdp) index: u32,
-    pub(in crate::device::af_xdp) name: String,
+pub(in crate::device) struct Interface {
+    pub(in crate::device) index: u32,
+    pub(in crate::device) name: String,
     /// The interface's MAC address; zero if it has none.
     pub(in crate::device::af_xdp) mac: MacAddr,
     /// The MTU.

@@ -37,12 +37,12 @@
 pub(crate) mod broker;
 mod config;
 mod doorbell;
-mod error;
+pub(in crate::device) mod error;
 mod gate;
 #[cfg(test)]
 mod gate_tests;
 mod holder;
-mod interface;
+pub(in crate::device) mod interface;
 pub(crate) mod netlink;
 mod program;
 mod rings;

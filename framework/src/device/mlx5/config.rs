@@ -1,6 +1,8 @@
 //! The configuration of a port: the device, and the features requested before its capabilities are
 //! known.
 
+use std::path::PathBuf;
+
 use super::error::Mlx5SetupError;
 
 /// A port of a ConnectX, and its requested features.
@@ -62,6 +64,11 @@ pub struct Mlx5Config {
     pub relaxed_ordering: bool,
     /// The rate limit of each queue; `None` for none. By default `None`.
     pub pace: Option<Pace>,
+    /// The path of a broker's socket, which lends one queue to a process without capabilities; of
+    /// the features above it has those that the broker's port has, and no timestamps, strides or
+    /// compression. By default `None`: the process has the capabilities itself. With the feature
+    /// `af-xdp`, which has the broker.
+    pub broker: Option<PathBuf>,
 }
 
 /// The request for a feature that not every device has.
@@ -168,6 +175,7 @@ impl Mlx5Config {
             blueflame: true,
             relaxed_ordering: true,
             pace: None,
+            broker: None,
         }
     }
 

@@ -31,6 +31,11 @@ mod completion;
 mod config;
 mod error;
 mod health;
+#[cfg(feature = "af-xdp")]
+pub(crate) mod lend;
+#[cfg(not(feature = "af-xdp"))]
+#[path = "lend/absent.rs"]
+mod lend;
 mod receive;
 #[allow(unsafe_code)]
 mod ring;
@@ -40,6 +45,7 @@ mod setup;
 pub(crate) mod testing;
 
 pub use config::{Feature, Mlx5Config, Pace, RssConfig, RssFields, RxDistribution};
+pub(crate) use lend::lost_rule;
 pub use receive::rx::Mlx5Rx;
 pub use send::sq::WarmUp;
 pub use send::tx::Mlx5Tx;

@@ -351,13 +351,17 @@ pub(super) struct ArmRegister {
 }
 
 impl ArmRegister {
-    /// The second doorbell word of a completion queue and its register, if the parts name one.
-    pub(super) fn of(parts: &CqParts) -> Option<(DoorbellRecord, Self)> {
+    /// The register of a completion queue, if the parts name one.
+    pub(super) fn of(parts: &CqParts) -> Option<Self> {
         let register = parts.arm_register.filter(|register| register.is_aligned())?;
+        Some(Self { register, memory_owner: parts.memory_owner.clone() })
+    }
+
+    /// The second doorbell word of a completion queue, which says what it is armed for.
+    pub(super) fn word_of(parts: &CqParts) -> DoorbellRecord {
         // SAFETY: the second word of a record of two (1).
         let word = unsafe { parts.doorbell.cast::<u32>().add(1) };
-        let memory_owner = parts.memory_owner.clone();
-        Some((DoorbellRecord::new(word, memory_owner.clone()), Self { register, memory_owner }))
+        DoorbellRecord::new(word, parts.memory_owner.clone())
     }
 
     /// Writes `words`, the first at the lower address, in one store as the NIC requires. All

@@ -522,7 +522,13 @@ mod tests {
     #[test]
     fn memory_of_a_users_clients_is_bounded_in_sum() {
         let mut clients = Clients::new(CLIENTS_OF_A_USER);
-        let mib = |mib: u64| QueueOrder { umem_len: mib << 20, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64 };
+        let mib = |mib: u64| QueueOrder {
+            umem_len: mib << 20,
+            chunk_len: 2048,
+            rx_ring_len: 64,
+            tx_ring_len: 64,
+            address: 0,
+        };
         let [first, second, other, root] = [1000, 1000, 1001, 0].map(|uid| add(&mut clients, uid).unwrap());
         clients.order(first, mib(60), 100 << 20).unwrap();
         let refusal = clients.order(second, mib(41), 100 << 20).unwrap_err();
@@ -539,7 +545,7 @@ mod tests {
 
     /// A client with packet buffers in place of a queue, and what its process has of them.
     fn with_memory(clients: &mut Clients, mib: u64, of_user_max: u64) -> Result<(ClientId, File), Refusal> {
-        let order = QueueOrder { umem_len: mib << 20, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64 };
+        let order = QueueOrder { umem_len: mib << 20, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64, address: 0 };
         let id = add(clients, 1000)?;
         let ordered = clients.order(id, order, of_user_max).and_then(|()| clients.check_kept(id, of_user_max));
         if let Err(refusal) = ordered {

@@ -5,12 +5,16 @@ use std::path::PathBuf;
 use super::clients::CLIENTS_OF_A_USER;
 use super::rights::{BrokerRule, BrokerUser};
 use crate::device::af_xdp::{AfXdpConfig, broker_of};
+use crate::worker::live::PortConfig;
+
+/// Rules of all programs together.
+const RULES_MAX: usize = 65_536;
 
 /// The interface, the users and programs that may have its queues, and the path of the socket.
 #[derive(Clone, Debug)]
 pub struct BrokerConfig {
-    /// The interface and the mode of its program.
-    pub port: AfXdpConfig,
+    /// The interface, and whether its queues are AF_XDP's or a ConnectX's own.
+    pub port: PortConfig,
     /// The path of the socket.
     pub path: PathBuf,
     /// The users that are served beside root, if there are no `rules`.
@@ -37,10 +41,14 @@ impl BrokerConfig {
     /// for a client: three times what the library of `wirepath run` takes. All clients of a user
     /// have 3 GiB: as many programs under the library as a user may have connections.
     pub fn new(interface: &str) -> Self {
-        let port = AfXdpConfig { rules_max: 65_536, ..AfXdpConfig::new(interface) };
+        Self::over(PortConfig::AfXdp(AfXdpConfig { rules_max: RULES_MAX, ..AfXdpConfig::new(interface) }))
+    }
+
+    /// The same over any port that is named by its interface.
+    pub fn over(port: PortConfig) -> Self {
         Self {
+            path: broker_of(port.interface()),
             port,
-            path: broker_of(interface),
             users: Vec::new(),
             rules: None,
             memory_max: 256 << 20,

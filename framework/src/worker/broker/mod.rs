@@ -34,6 +34,7 @@ mod leaving;
 mod listener;
 mod orders;
 mod owners;
+mod port;
 mod refusals;
 mod rights;
 mod server;

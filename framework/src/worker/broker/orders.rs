@@ -8,6 +8,8 @@ use std::time::Instant;
 use super::flows::ClientId;
 use crate::device::af_xdp::broker::forwarded::ForwardedEnd;
 use crate::device::af_xdp::broker::lend::{LentQueue, QueueOrder};
+#[cfg(feature = "mlx5")]
+use crate::device::mlx5::lend::LentNic;
 
 /// What a client has ordered and not got yet.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +26,9 @@ pub(super) enum Lent {
     Queue(LentQueue),
     /// A queue whose frames are passed on.
     Forwarded(ForwardedEnd),
+    /// A queue of a NIC that steers.
+    #[cfg(feature = "mlx5")]
+    Nic(LentNic),
 }
 
 impl Lent {
@@ -32,6 +37,8 @@ impl Lent {
         match self {
             Self::Queue(queue) => queue.memory(),
             Self::Forwarded(end) => end.memory(),
+            #[cfg(feature = "mlx5")]
+            Self::Nic(nic) => nic.memory(),
         }
     }
 
@@ -40,6 +47,8 @@ impl Lent {
         match self {
             Self::Queue(queue) => queue.descriptors().into(),
             Self::Forwarded(end) => end.descriptors().into(),
+            #[cfg(feature = "mlx5")]
+            Self::Nic(nic) => nic.descriptors().into(),
         }
     }
 }

@@ -1,10 +1,13 @@
 //! The part of a live port that is particular to a ConnectX.
 
-use super::device::{LINK_HEADER_LEN, LiveDevice, LiveDriver, LiveDriverConfig};
+use std::os::fd::OwnedFd;
+
+use super::device::{LINK_HEADER_LEN, LiveDevice, LiveDriver, LiveDriverConfig, LostRuleReader};
 use super::error::LiveError;
 use crate::device::either::Either;
-use crate::device::mlx5::{Mlx5Config, Mlx5Device};
+use crate::device::mlx5::{Mlx5Config, Mlx5Device, lost_rule};
 use crate::mem::Layout;
+use crate::worker::kernel::Resolver;
 use crate::worker::timeline::NicClock;
 
 impl LiveDriverConfig for Mlx5Config {
@@ -37,6 +40,22 @@ impl LiveDriverConfig for Mlx5Config {
 impl LiveDriver for Mlx5Device {
     fn describe(&self) -> String {
         self.describe()
+    }
+
+    fn why_ended(&self) -> Option<String> {
+        self.why_ended()
+    }
+
+    fn take_icmp_errors(&self) -> Option<OwnedFd> {
+        self.take_icmp_errors()
+    }
+
+    fn lost_rule_reader(&self) -> LostRuleReader {
+        lost_rule
+    }
+
+    fn resolver(&self) -> Option<Resolver> {
+        self.resolver()
     }
 
     fn nic_clock(&self) -> Option<NicClock> {

@@ -91,7 +91,8 @@ pub unsafe extern "C" fn mmap(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    if fd >= 0 && is_device(fd) {
+    // One that has come from another process has its registers in that process's file.
+    if fd >= 0 && sys::known(fd) == Known::Device && is_device(fd) {
         let wish = Wish { address: address as usize, protection, flags };
         let done = world::with(|world| world.mmap(fd, offset as u64, len, wish));
         return answer(done.map(|address| address as *mut c_void), libc::MAP_FAILED);
@@ -193,7 +194,7 @@ fn is_device(fd: c_int) -> bool {
     match sys::known(fd) {
         // A descriptor that was closed behind our back (dup2, close_range) and is another file's by
         // now.
-        Known::Device => world::is_ours() && sys::is_zero_device(fd),
+        Known::Device => world::is_ours() && sys::is_node(fd),
         Known::Channel => false,
         Known::No => sys::uverbs_number(fd).is_some(),
     }

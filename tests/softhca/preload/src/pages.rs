@@ -34,8 +34,10 @@ pub(crate) struct Wish {
 pub(crate) struct Page {
     /// Where we have it.
     address: usize,
-    /// A descriptor, which stays open.
+    /// A descriptor, which stays open as long as the page is used.
     file: c_int,
+    /// Where it is in the file.
+    offset: u64,
 }
 
 impl Page {
@@ -46,9 +48,14 @@ impl Page {
         let file = check(unsafe { libc::syscall(libc::SYS_memfd_create, name, libc::MFD_CLOEXEC) })? as c_int;
         // SAFETY: a file of our own.
         check(unsafe { libc::syscall(libc::SYS_ftruncate, file, PAGE_LEN) })?;
+        Self::within(file, 0)
+    }
+
+    /// The page at `offset` of a file in memory.
+    pub(crate) fn within(file: c_int, offset: u64) -> io::Result<Self> {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        let address = map(file, Wish { address: 0, protection, flags })?;
-        Ok(Self { address, file })
+        let address = map(file, offset, Wish { address: 0, protection, flags })?;
+        Ok(Self { address, file, offset })
     }
 
     /// Our own address.
@@ -58,7 +65,7 @@ impl Page {
 
     /// Maps it for a client: the client's address.
     pub(crate) fn share(self, wish: Wish) -> io::Result<usize> {
-        map(self.file, wish)
+        map(self.file, self.offset, wish)
     }
 
     /// Shows the time as the free-running counter does: two big-endian words, high and low, that
@@ -98,10 +105,10 @@ const SHIFT: u32 = 21;
 /// Cycles after which the page must have been updated: half of the range.
 const OVERFLOW: u64 = 1 << (63 - SHIFT);
 
-fn map(file: c_int, wish: Wish) -> io::Result<usize> {
+fn map(file: c_int, offset: u64, wish: Wish) -> io::Result<usize> {
     let flags = libc::MAP_SHARED | wish.flags & libc::MAP_FIXED;
     // SAFETY: a new mapping where the kernel likes, or 3.
-    check(unsafe { libc::syscall(libc::SYS_mmap, wish.address, PAGE_LEN, wish.protection, flags, file, 0usize) })
+    check(unsafe { libc::syscall(libc::SYS_mmap, wish.address, PAGE_LEN, wish.protection, flags, file, offset) })
 }
 
 fn check(result: libc::c_long) -> io::Result<usize> {

@@ -10,6 +10,7 @@
 //! 4. A mapping of a file has the length that it states, and is removed with its owner.
 //! 5. A thread or a hook of ours runs a plain function without arguments.
 
+use std::ffi::CString;
 use std::fs::OpenOptions;
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -58,22 +59,45 @@ pub(crate) fn forget_all() {
     }
 }
 
-/// Whether a descriptor is `/dev/zero`, under any name.
-pub(crate) fn is_zero_device(fd: c_int) -> bool {
+/// Bytes of a file of registers: more than any offset at which a page is mapped, and no other file's
+/// length.
+const REGISTERS_LEN: i64 = (1 << 44) + 0x5c00_0000;
+
+/// Whether a descriptor is of a uverbs node: `/dev/zero` under a name of its, or once it was looked
+/// at the file of its registers.
+pub(crate) fn is_node(fd: c_int) -> bool {
     // SAFETY: 2.
     let mut status: libc::stat = unsafe { zeroed() };
     // SAFETY: 1, 2.
     let result = unsafe { libc::syscall(libc::SYS_fstat, fd, &raw mut status) };
-    result == 0 && status.st_mode & libc::S_IFMT == libc::S_IFCHR && status.st_rdev == libc::makedev(1, 5)
+    let is_zero = status.st_mode & libc::S_IFMT == libc::S_IFCHR && status.st_rdev == libc::makedev(1, 5);
+    result == 0 && (is_zero || status.st_size == REGISTERS_LEN)
 }
 
 /// Which uverbs node a descriptor was opened as, if it was.
 pub(crate) fn uverbs_number(fd: c_int) -> Option<usize> {
-    if !is_zero_device(fd) {
+    if !is_node(fd) {
         return None;
     }
     let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
-    link.to_str()?.rsplit_once("infiniband/uverbs")?.1.parse().ok()
+    let number = link.to_str()?.rsplit_once("infiniband/uverbs")?.1;
+    // A file in memory has no name that others could open.
+    number.strip_suffix(" (deleted)").unwrap_or(number).parse().ok()
+}
+
+/// Puts a file of registers in the place of the descriptor of a uverbs node, so that another process
+/// that is given the descriptor can map them; returns another descriptor of the file.
+pub(crate) fn place_registers(fd: c_int, number: usize) -> io::Result<OwnedFd> {
+    let name = CString::new(format!("infiniband/uverbs{number}"))?;
+    // SAFETY: a C string (1).
+    let file = check(unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), libc::MFD_CLOEXEC) })?;
+    // SAFETY: 3.
+    let file = unsafe { OwnedFd::from_raw_fd(file as c_int) };
+    // SAFETY: a file of our own.
+    check(unsafe { libc::syscall(libc::SYS_ftruncate, file.as_raw_fd(), REGISTERS_LEN) })?;
+    // SAFETY: both are open; the program's number stays open.
+    check(unsafe { libc::syscall(libc::SYS_dup3, file.as_raw_fd(), fd, libc::O_CLOEXEC) })?;
+    Ok(file)
 }
 
 /// The process that calls. After `vfork` it is another one in the same memory.

@@ -3,6 +3,7 @@
 //! runs concurrently.
 
 use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -47,6 +48,8 @@ struct Open {
     channels: Channels,
     /// By their index.
     registers: HashMap<u32, Page>,
+    /// Has them, at the offsets at which they are mapped.
+    file: OwnedFd,
 }
 
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
@@ -168,17 +171,18 @@ impl World {
         let page = match mapping {
             Mapping::CoreClock => core_clock,
             Mapping::ClockInfo => clock_info,
-            Mapping::Uar(index) => self.registers(fd, index)?,
+            Mapping::Uar(index) => self.registers(fd, index, offset)?,
         };
         page.share(wish).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::ENOMEM)))
     }
 
-    /// The page of a UAR, which is one however often it is mapped.
-    fn registers(&mut self, fd: i32, index: u32) -> Result<Page, Errno> {
+    /// The page of a UAR, which is one however often it is mapped, and at its offset in the file
+    /// that another process may have.
+    fn registers(&mut self, fd: i32, index: u32, offset: u64) -> Result<Page, Errno> {
         let open = self.open.get_mut(&fd).ok_or(Errno(libc::EBADF))?;
         let page = match open.registers.get(&index) {
             Some(page) => *page,
-            None => Page::new().map_err(|_| Errno(libc::ENOMEM))?,
+            None => Page::within(open.file.as_raw_fd(), offset).map_err(|_| Errno(libc::ENOMEM))?,
         };
         open.registers.insert(index, page);
         // Also one that is mapped again: between, its index may have been given back and out.
@@ -242,8 +246,10 @@ impl World {
             sys::tell_operator(&format!("{}: {why}", self.settings.devices[device].config.name));
             Errno(libc::EIO)
         })?;
+        let file = sys::place_registers(fd, device).map_err(|_| Errno(libc::ENOMEM))?;
         let session = Session::new(self.settings.protocol);
-        let open = Open { device, session, channels: Channels::new(self.neighbors(device)), registers: HashMap::new() };
+        let open =
+            Open { device, session, channels: Channels::new(self.neighbors(device)), registers: HashMap::new(), file };
         self.open.insert(fd, open);
         sys::know(fd, sys::Known::Device);
         if self.settings.engine == Engine::Thread && !self.has_engine {

@@ -12,7 +12,8 @@ use std::time::Duration;
 use super::super::error::AfXdpSetupError;
 use super::super::interface::Interface;
 use super::lend::QueueOrder;
-use super::message::{Flow, MESSAGE_LEN_MAX, Reply, Request, VERSION, Welcome};
+use super::message::{Flow, Half, MESSAGE_LEN_MAX, Reply, Request, VERSION, Welcome};
+use super::nic::{NicFeatures, NicQueue};
 use super::sys;
 use crate::device::DeviceError;
 use crate::device::steering::{Rule, RuleId, SteerError};
@@ -74,7 +75,7 @@ pub(crate) fn lost_rule(message: &[u8]) -> Option<(RuleId, i32)> {
 }
 
 /// A port whose program, maps and rules are a broker's.
-pub(in crate::device::af_xdp) struct LentPort {
+pub(in crate::device) struct LentPort {
     path: PathBuf,
     interface: Interface,
     welcome: Welcome,
@@ -103,7 +104,7 @@ pub(in crate::device::af_xdp) struct Lent {
 
 impl LentPort {
     /// Asks the broker at `path` for its interface, which must be the one of this name.
-    pub(in crate::device::af_xdp) fn open(path: &Path, interface: &str) -> Result<Self, AfXdpSetupError> {
+    pub(in crate::device) fn open(path: &Path, interface: &str) -> Result<Self, AfXdpSetupError> {
         let found = Interface::find(interface)?;
         let channel = sys::connect(path, PATIENCE).map_err(|error| unreachable(path, interface, &error))?;
         check_owner(path, &channel)?;
@@ -138,29 +139,27 @@ impl LentPort {
         })
     }
 
-    pub(in crate::device::af_xdp) fn interface(&self) -> &Interface {
+    pub(in crate::device) fn interface(&self) -> &Interface {
         &self.interface
     }
 
     /// Whether the broker's program runs in the driver.
-    pub(in crate::device::af_xdp) fn is_native(&self) -> bool {
+    pub(in crate::device) fn is_native(&self) -> bool {
         self.welcome.native
     }
 
-    pub(in crate::device::af_xdp) fn has_rx_hints(&self) -> bool {
+    pub(in crate::device) fn has_rx_hints(&self) -> bool {
         self.welcome.has_rx_hints
     }
 
-    pub(in crate::device::af_xdp) fn awaited(&self) -> &AtomicUsize {
+    pub(in crate::device) fn awaited(&self) -> &AtomicUsize {
         &self.awaited
     }
 
     /// Borrows a queue: its socket, and the memory that its pool is cut from.
     pub(in crate::device::af_xdp) fn borrow(&self, order: &QueueOrder) -> Result<(Lent, Region), AfXdpSetupError> {
-        let &QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len } = order;
-        let mut descriptors = Vec::new();
-        let request = Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len };
-        let reply = self.ask_for(request, &mut descriptors).map_err(|error| silent(&self.path, &error))?;
+        let umem_len = order.umem_len;
+        let (reply, descriptors) = self.order(order)?;
         let mut descriptors = descriptors.into_iter();
         match (reply, descriptors.next(), descriptors.next(), descriptors.next().map(File::from)) {
             (
@@ -172,8 +171,7 @@ impl LentPort {
                 let region = Region::shared(&File::from(memory), umem_len as usize)
                     .map_err(|error| AfXdpSetupError::broker(libc::ENOMEM, error.to_string()))?;
                 self.is_forwarded.store(forwarded, Ordering::Relaxed);
-                // Where it fails the patience is the longer one.
-                let _ = sys::set_patience(&self.channel(), PATIENCE_WITH_QUEUE);
+                self.has_queue();
                 Ok((Lent { socket, zero_copy, multi_buffer, rings }, region))
             }
             (Reply::Refused { errno, sentence }, ..) => Err(AfXdpSetupError::Broker { errno, sentence }),
@@ -181,18 +179,70 @@ impl LentPort {
         }
     }
 
+    /// The features of the broker's NIC, if that steers and queues of it are lent.
+    pub(in crate::device) fn nic(&self) -> Option<NicFeatures> {
+        self.welcome.nic
+    }
+
+    /// Borrows a queue of the NIC: its description, and its memory, the device's file and the
+    /// socket that wakes.
+    pub(in crate::device) fn borrow_nic(
+        &self,
+        order: &QueueOrder,
+    ) -> Result<(NicQueue, [OwnedFd; 3]), AfXdpSetupError> {
+        let (reply, descriptors) = self.order(order)?;
+        match (reply, <[OwnedFd; 3]>::try_from(descriptors)) {
+            (Reply::OpenedNic(queue), Ok(descriptors)) => {
+                self.has_queue();
+                Ok((queue, descriptors))
+            }
+            (Reply::Refused { errno, sentence }, _) => Err(AfXdpSetupError::Broker { errno, sentence }),
+            _ => Err(silent(&self.path, &io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    fn order(&self, order: &QueueOrder) -> Result<(Reply, Vec<OwnedFd>), AfXdpSetupError> {
+        let &QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } = order;
+        let mut descriptors = Vec::new();
+        let request = Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len, address };
+        let reply = self.ask_for(request, &mut descriptors).map_err(|error| silent(&self.path, &error))?;
+        Ok((reply, descriptors))
+    }
+
+    /// From now on replies come soon.
+    fn has_queue(&self) {
+        // Where it fails the patience is the longer one.
+        let _ = sys::set_patience(&self.channel(), PATIENCE_WITH_QUEUE);
+    }
+
+    /// Has the broker arm the completion queue of our NIC queue.
+    pub(in crate::device) fn arm(&self, word: u32) {
+        // Where the broker is gone, the socket that wakes is closed.
+        let _ = self.ask(Request::Arm { word });
+    }
+
+    /// Has the NIC release a ring of ours.
+    pub(in crate::device) fn reset(&self, half: Half) -> io::Result<()> {
+        self.ask(Request::Reset { half }).and_then(done)
+    }
+
+    /// Gives it back to the NIC.
+    pub(in crate::device) fn ready(&self, half: Half) -> io::Result<()> {
+        self.ask(Request::Ready { half }).and_then(done)
+    }
+
     /// The frames of our flows come to us.
-    pub(in crate::device::af_xdp) fn connect(&self) -> io::Result<()> {
+    pub(in crate::device) fn connect(&self) -> io::Result<()> {
         self.ask(Request::Connect).and_then(done)
     }
 
     /// The kernel receives them.
-    pub(in crate::device::af_xdp) fn disconnect(&self) {
+    pub(in crate::device) fn disconnect(&self) {
         // Where the broker is gone, so is its program.
         let _ = self.ask(Request::Disconnect);
     }
 
-    pub(in crate::device::af_xdp) fn add(&self, rule: &Rule) -> Result<RuleId, SteerError> {
+    pub(in crate::device) fn add(&self, rule: &Rule) -> Result<RuleId, SteerError> {
         let Some(flow) = Flow::of(rule) else {
             return Err(SteerError::Broker { errno: libc::EOPNOTSUPP });
         };
@@ -203,7 +253,7 @@ impl LentPort {
         }
     }
 
-    pub(in crate::device::af_xdp) fn remove(&self, id: RuleId) -> Result<(), SteerError> {
+    pub(in crate::device) fn remove(&self, id: RuleId) -> Result<(), SteerError> {
         match self.ask(Request::Unsteer { id: id.0 }) {
             Ok(Reply::Done) => Ok(()),
             _ => Err(SteerError::NoRule { id }),
@@ -211,28 +261,28 @@ impl LentPort {
     }
 
     /// Whether connections that begin may come to us by the rule with this number.
-    pub(in crate::device::af_xdp) fn set_listening(&self, id: RuleId, listening: bool) {
+    pub(in crate::device) fn set_listening(&self, id: RuleId, listening: bool) {
         // Where it fails, the broker is gone.
         let _ = self.ask(Request::SetListening { id: id.0, listening });
     }
 
     /// Whether the broker passes frames on, and connections to others who listen.
-    pub(in crate::device::af_xdp) fn is_forwarded(&self) -> bool {
+    pub(in crate::device) fn is_forwarded(&self) -> bool {
         self.is_forwarded.load(Ordering::Relaxed)
     }
 
     /// Has the kernel resolve a neighbor.
-    pub(in crate::device::af_xdp) fn resolve(&self, address: Ipv4Addr) -> io::Result<()> {
+    pub(in crate::device) fn resolve(&self, address: Ipv4Addr) -> io::Result<()> {
         self.ask(Request::Resolve(address)).and_then(done)
     }
 
     /// The socket that brings ICMP errors; `None` from the second time on.
-    pub(in crate::device::af_xdp) fn take_icmp_errors(&self) -> Option<OwnedFd> {
+    pub(in crate::device) fn take_icmp_errors(&self) -> Option<OwnedFd> {
         self.icmp_errors.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Notices that the broker has ended. One system call.
-    pub(in crate::device::af_xdp) fn look(&self) {
+    pub(in crate::device) fn look(&self) {
         // If the lock is taken, its holder makes a request and notices the end itself.
         if let Ok(channel) = self.channel.try_lock()
             && sys::is_closed(&channel)
@@ -241,12 +291,12 @@ impl LentPort {
         }
     }
 
-    pub(in crate::device::af_xdp) fn is_lost(&self) -> bool {
+    pub(in crate::device) fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Relaxed)
     }
 
     /// Why no frame will come any more, if that is so. One system call.
-    pub(in crate::device::af_xdp) fn lost(&self) -> Option<String> {
+    pub(in crate::device) fn lost(&self) -> Option<String> {
         self.look();
         let (name, is_silent) = (&self.interface.name, self.is_silent.load(Ordering::Relaxed));
         self.is_lost().then(|| {

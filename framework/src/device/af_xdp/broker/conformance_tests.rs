@@ -89,11 +89,12 @@ impl Cable {
             match Request::decode(&bytes[..len]).unwrap() {
                 Request::Hello { .. } => {
                     let (_ours, theirs) = UnixDatagram::pair().unwrap();
-                    let welcome = Welcome { interface_idx, native: false, has_rx_hints: false, forwards: true };
+                    let welcome =
+                        Welcome { interface_idx, native: false, has_rx_hints: false, forwards: true, nic: None };
                     send(Reply::Welcome(welcome), &[theirs.as_fd()]);
                 }
                 Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len } => {
-                    let order = QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len };
+                    let order = QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len, address };
                     order.check(256 << 20).unwrap();
                     let (queue, end) = ForwardedQueue::make(&order).unwrap();
                     self.queues().push(queue);

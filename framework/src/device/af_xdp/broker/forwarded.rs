@@ -398,7 +398,8 @@ impl HostileClient {
 mod tests {
     use super::*;
 
-    const ORDER: QueueOrder = QueueOrder { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64 };
+    const ORDER: QueueOrder =
+        QueueOrder { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64, address: 0 };
 
     /// A queue, and the rings as a client that keeps to nothing has them.
     fn queue() -> (ForwardedQueue, Rings, Region) {

@@ -22,6 +22,8 @@ pub(crate) struct QueueOrder {
     pub(crate) chunk_len: u32,
     pub(crate) rx_ring_len: u32,
     pub(crate) tx_ring_len: u32,
+    /// Where a client of a NIC that steers has the memory; 0 for AF_XDP, which needs no address.
+    pub(crate) address: u64,
 }
 
 /// A queue that a client has: the broker keeps the socket to put it into its map.
@@ -44,19 +46,23 @@ impl QueueOrder {
             return Err("a ring has a power of two of entries, from 64 to 65,536".into());
         }
         if self.umem_len > memory_max {
-            return Err(format!(
-                "{} MiB of packet buffers are wanted, and the broker lends {} MiB at most: ask for fewer, or start it with \
-                 --memory {}",
-                self.umem_len >> 20,
-                memory_max >> 20,
-                (self.umem_len >> 20) + 1
-            ));
+            return Err(too_large(self.umem_len, memory_max));
         }
         match chunks > self.rx_ring_len.into() {
             true => Ok(()),
             false => Err("the umem has fewer chunks than its receive ring has entries".into()),
         }
     }
+}
+
+/// The sentence about packet buffers of more than `memory_max` bytes.
+pub(crate) fn too_large(len: u64, memory_max: u64) -> String {
+    let (wanted, lent) = (len >> 20, memory_max >> 20);
+    format!(
+        "{wanted} MiB of packet buffers are wanted, and the broker lends {lent} MiB at most: ask for fewer, or start it \
+         with --memory {}",
+        wanted + 1
+    )
 }
 
 impl LentQueue {
@@ -95,7 +101,7 @@ impl LentQueue {
         };
         let (rx_ring_len, tx_ring_len) = (RING_LEN_MIN, RING_LEN_MIN);
         let umem_len = 2 * u64::from(RING_LEN_MIN) * u64::from(CHUNK_LEN_MIN);
-        let order = QueueOrder { umem_len, chunk_len: CHUNK_LEN_MIN, rx_ring_len, tx_ring_len };
+        let order = QueueOrder { umem_len, chunk_len: CHUNK_LEN_MIN, rx_ring_len, tx_ring_len, address: 0 };
         match Self::make(&order, &wanted) {
             Err(AfXdpSetupError::QueueBusy { .. }) => Ok(false),
             made => made.map(|_| true),
@@ -138,7 +144,8 @@ mod tests {
                 frame_len_max: 1518,
                 patience: RELEASE_MAX,
             };
-            let order = QueueOrder { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64 };
+            let order =
+                QueueOrder { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64, address: 0 };
             assert!(LentQueue::is_free(&wanted).unwrap());
             let lent = LentQueue::make(&order, &wanted).unwrap();
             assert!(!LentQueue::is_free(&wanted).unwrap(), "it is lent");
@@ -171,7 +178,7 @@ mod tests {
 
     #[test]
     fn order_that_no_client_of_ours_makes_is_refused() {
-        let sound = QueueOrder { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64 };
+        let sound = QueueOrder { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64, address: 0 };
         let check = |order: QueueOrder, says: &str| {
             let refused = order.check(1 << 20).unwrap_err();
             assert!(refused.contains(says), "{refused}");

@@ -4,11 +4,12 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
+use super::nic::{NicFeatures, NicQueue};
 use crate::device::steering::Rule;
 use crate::wire::{EtherType, Protocol};
 
 /// Both ends are of the same release: a message means the same in both.
-pub(crate) const VERSION: u16 = 6;
+pub(crate) const VERSION: u16 = 7;
 /// No message is longer.
 pub(crate) const MESSAGE_LEN_MAX: usize = 512;
 /// Bytes of the sentence of a refusal.
@@ -31,9 +32,18 @@ pub(crate) struct Flow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// The first: which release it is of.
-    Hello { version: u16 },
-    /// A queue with a umem of so many bytes.
-    Open { umem_len: u64, chunk_len: u32, rx_ring_len: u32, tx_ring_len: u32 },
+    Hello {
+        version: u16,
+    },
+    /// A queue with a umem of so many bytes; where the NIC steers, with packet buffers that hold
+    /// `chunk_len` bytes each, which the client has at `address`.
+    Open {
+        umem_len: u64,
+        chunk_len: u32,
+        rx_ring_len: u32,
+        tx_ring_len: u32,
+        address: u64,
+    },
     /// The frames of its flows come to it from now on.
     Connect,
     /// They are the kernel's again.
@@ -41,14 +51,39 @@ pub(crate) enum Request {
     /// A flow.
     Steer(Flow),
     /// The flow with this number is the kernel's again.
-    Unsteer { id: u32 },
+    Unsteer {
+        id: u32,
+    },
     /// The kernel is to resolve a neighbor.
     Resolve(Ipv4Addr),
     /// Whether connections that begin may come by the flow with this number. Those that the client
     /// has keep it.
-    SetListening { id: u32, listening: bool },
+    SetListening {
+        id: u32,
+        listening: bool,
+    },
     /// The broker is to serve this user as well; of root alone.
-    Serve { uid: u32 },
+    Serve {
+        uid: u32,
+    },
+    /// The completion queue of the client's NIC queue is to signal: the word for its register.
+    Arm {
+        word: u32,
+    },
+    /// The NIC is to release a ring, because of an error or at the end; and to use it again.
+    Reset {
+        half: Half,
+    },
+    Ready {
+        half: Half,
+    },
+}
+
+/// A half of a NIC's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Half {
+    Rx,
+    Tx,
 }
 
 /// A reply of the broker.
@@ -59,6 +94,9 @@ pub(crate) enum Reply {
     /// To [`Request::Open`]. With two descriptors: the bound socket, and the memory of its umem.
     /// Where the broker passes frames on, with three: its socket, the memory, and the rings.
     Opened { umem_len: u64, zero_copy: bool, multi_buffer: bool, forwarded: bool },
+    /// To [`Request::Open`] where the NIC steers. With three descriptors: the memory of packet
+    /// buffers and rings, the device's file, and a socket that wakes.
+    OpenedNic(NicQueue),
     /// To [`Request::Steer`].
     Steered { id: u32 },
     /// Done.
@@ -82,6 +120,8 @@ pub(crate) struct Welcome {
     pub(crate) has_rx_hints: bool,
     /// The broker keeps the queues and passes frames on.
     pub(crate) forwards: bool,
+    /// It lends queues of a ConnectX.
+    pub(crate) nic: Option<NicFeatures>,
 }
 
 impl Flow {
@@ -121,10 +161,11 @@ impl Request {
                 bytes.push(1);
                 bytes.extend(version.to_le_bytes());
             }
-            Self::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len } => {
+            Self::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } => {
                 bytes.push(2);
                 bytes.extend(umem_len.to_le_bytes());
                 [chunk_len, rx_ring_len, tx_ring_len].iter().for_each(|len| bytes.extend(len.to_le_bytes()));
+                bytes.extend(address.to_le_bytes());
             }
             Self::Connect => bytes.push(3),
             Self::Disconnect => bytes.push(4),
@@ -149,6 +190,12 @@ impl Request {
                 bytes.push(9);
                 bytes.extend(uid.to_le_bytes());
             }
+            Self::Arm { word } => {
+                bytes.push(10);
+                bytes.extend(word.to_le_bytes());
+            }
+            Self::Reset { half } => bytes.extend([11, half as u8]),
+            Self::Ready { half } => bytes.extend([12, half as u8]),
         }
         bytes
     }
@@ -163,6 +210,7 @@ impl Request {
                 chunk_len: fields.u32()?,
                 rx_ring_len: fields.u32()?,
                 tx_ring_len: fields.u32()?,
+                address: fields.u64()?,
             },
             3 => Self::Connect,
             4 => Self::Disconnect,
@@ -171,6 +219,9 @@ impl Request {
             7 => Self::Resolve(fields.address()?),
             8 => Self::SetListening { id: fields.u32()?, listening: fields.bool()? },
             9 => Self::Serve { uid: fields.u32()? },
+            10 => Self::Arm { word: fields.u32()? },
+            11 => Self::Reset { half: fields.half()? },
+            12 => Self::Ready { half: fields.half()? },
             _ => return None,
         };
         fields.is_over().then_some(request)
@@ -182,10 +233,15 @@ impl Reply {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(32);
         match self {
-            Self::Welcome(Welcome { interface_idx, native, has_rx_hints, forwards }) => {
+            Self::Welcome(Welcome { interface_idx, native, has_rx_hints, forwards, nic }) => {
                 bytes.push(1);
                 bytes.extend(interface_idx.to_le_bytes());
-                bytes.extend([*native, *has_rx_hints, *forwards].map(u8::from));
+                bytes.extend([*native, *has_rx_hints, *forwards, nic.is_some()].map(u8::from));
+                bytes.extend(nic.iter().flat_map(|nic| nic.words()).flat_map(u32::to_le_bytes));
+            }
+            Self::OpenedNic(queue) => {
+                bytes.push(7);
+                bytes.extend(queue.words().into_iter().flat_map(u32::to_le_bytes));
             }
             Self::Opened { umem_len, zero_copy, multi_buffer, forwarded } => {
                 bytes.push(2);
@@ -221,6 +277,10 @@ impl Reply {
                 native: fields.bool()?,
                 has_rx_hints: fields.bool()?,
                 forwards: fields.bool()?,
+                nic: match fields.bool()? {
+                    true => Some(NicFeatures::of(fields.words()?)),
+                    false => None,
+                },
             }),
             2 => Self::Opened {
                 umem_len: fields.u64()?,
@@ -232,6 +292,7 @@ impl Reply {
             4 => Self::Done,
             5 => Self::Refused { errno: fields.u32()?.cast_signed(), sentence: fields.sentence()? },
             6 => Self::Lost { id: fields.u32()?, errno: fields.u32()?.cast_signed() },
+            7 => Self::OpenedNic(NicQueue::of(fields.words()?)),
             _ => return None,
         };
         fields.is_over().then_some(reply)
@@ -281,6 +342,18 @@ impl Fields<'_> {
             1 => Some(true),
             _ => None,
         }
+    }
+
+    fn half(&mut self) -> Option<Half> {
+        self.bool().map(|sends| if sends { Half::Tx } else { Half::Rx })
+    }
+
+    fn words<const N: usize>(&mut self) -> Option<[u32; N]> {
+        let mut words = [0; N];
+        for word in &mut words {
+            *word = self.u32()?;
+        }
+        Some(words)
     }
 
     fn u16(&mut self) -> Option<u16> {
@@ -354,7 +427,7 @@ mod tests {
     fn requests() -> Vec<Request> {
         vec![
             Request::Hello { version: VERSION },
-            Request::Open { umem_len: 1 << 40, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 128 },
+            Request::Open { umem_len: 1 << 40, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 128, address: 0 },
             Request::Connect,
             Request::Disconnect,
             Request::Steer(flow()),
@@ -363,12 +436,20 @@ mod tests {
             Request::Resolve(Ipv4Addr::new(192, 0, 2, 7)),
             Request::SetListening { id: 7, listening: true },
             Request::Serve { uid: 1000 },
+            Request::Arm { word: 0x3000_0001 },
+            Request::Reset { half: Half::Rx },
+            Request::Ready { half: Half::Tx },
         ]
     }
 
     fn replies() -> Vec<Reply> {
+        let nic = NicFeatures::of(core::array::from_fn(|idx| idx as u32 + 1));
+        let welcome =
+            |nic| Reply::Welcome(Welcome { interface_idx: 7, native: true, has_rx_hints: false, forwards: true, nic });
         vec![
-            Reply::Welcome(Welcome { interface_idx: 7, native: true, has_rx_hints: false, forwards: true }),
+            welcome(None),
+            welcome(Some(nic)),
+            Reply::OpenedNic(NicQueue::of(core::array::from_fn(|idx| u32::MAX - idx as u32))),
             Reply::Opened { umem_len: 4096, zero_copy: false, multi_buffer: true, forwarded: false },
             Reply::Steered { id: 9 },
             Reply::Done,
@@ -394,7 +475,7 @@ mod tests {
             assert_eq!(Request::decode(&[&bytes[..], &[0]].concat()), None, "{bytes:?}");
             assert!(bytes.len() <= MESSAGE_LEN_MAX);
         }
-        for bytes in replies()[..4].iter().map(Reply::encode) {
+        for bytes in replies()[..6].iter().map(Reply::encode) {
             (0..bytes.len()).for_each(|len| assert_eq!(Reply::decode(&bytes[..len]), None, "{bytes:?} {len}"));
             assert_eq!(Reply::decode(&[&bytes[..], &[0]].concat()), None, "{bytes:?}");
         }
@@ -448,7 +529,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_one_message_or_none(kind in 0u8..10, rest in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn any_bytes_are_one_message_or_none(kind in 0u8..14, rest in prop::collection::vec(any::<u8>(), 0..120)) {
             let bytes = [&[kind], &rest[..]].concat();
             if let Some(request) = Request::decode(&bytes) {
                 prop_assert_eq!(request.encode(), bytes.clone());

@@ -27,6 +27,7 @@ mod foreign;
 pub(crate) mod forwarded;
 pub(crate) mod lend;
 pub(crate) mod message;
+pub(crate) mod nic;
 #[allow(unsafe_code)]
 pub(crate) mod sys;
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,6 +78,9 @@ impl AfXdpDevice {
         }
         if let Some(path) = &config.broker {
             let port = LentPort::open(path, &config.interface)?;
+            if port.nic().is_some() {
+                return Err(AfXdpSetupError::broker(libc::EINVAL, nic_of(path, &config.interface)).into());
+            }
             return Ok(Self { port: PortHandle::Lent(Arc::new(port)), config: config.clone(), taken: vec![false] });
         }
         let interface = Interface::find(&config.interface)?;
@@ -456,11 +460,18 @@ impl Queue for AfXdpQueue {
             chunk_len: layout.stride() as u32,
             rx_ring_len: self.config.rx_ring_len,
             tx_ring_len: self.config.tx_ring_len,
+            address: 0,
         };
         let (lent, region) = port.borrow(&order)?;
         self.source = QueueSource::Lent(Some(lent));
         Ok(Some(region))
     }
+}
+
+/// The sentence about a broker that lends queues of another kind.
+fn nic_of(path: &Path, interface: &str) -> String {
+    let path = path.display();
+    format!("the broker at {path} lends queues of a ConnectX: name the interface mlx5:{interface}")
 }
 
 /// Takes over a queue that a broker has bound, with the pool that is cut from its memory.

@@ -26,12 +26,24 @@ pub(in crate::device::mlx5) trait CompletionEvents {
 
     /// Takes an event, if one waits. A system call that does not block.
     fn take(&mut self) -> bool;
+
+    /// Has the owner of the register write `word` there, if it is not ours: then the queue names
+    /// none. A system call.
+    fn ring_register(&mut self, word: u32) {
+        let _ = word;
+    }
+
+    /// Whether another process has the register.
+    fn has_register(&self) -> bool {
+        false
+    }
 }
 
 /// Arms a completion queue.
 pub(in crate::device::mlx5) struct Arming {
     word: DoorbellRecord,
-    register: ArmRegister,
+    /// `None` where the owner of the register writes it.
+    register: Option<ArmRegister>,
     number: u32,
     events: Box<dyn CompletionEvents>,
     /// The number of events taken.
@@ -41,9 +53,14 @@ pub(in crate::device::mlx5) struct Arming {
 }
 
 impl Arming {
-    /// For a queue that signals through `events`. `None` if libmlx5 does not show the register.
+    /// For a queue that signals through `events`. `None` if nobody has the register, because
+    /// libmlx5 does not show it.
     pub(in crate::device::mlx5) fn new(parts: &CqParts, events: Box<dyn CompletionEvents>) -> Option<Self> {
-        let (word, register) = ArmRegister::of(parts)?;
+        let register = ArmRegister::of(parts);
+        if register.is_none() && !events.has_register() {
+            return None;
+        }
+        let word = ArmRegister::word_of(parts);
         Some(Self { word, register, number: parts.number, events, taken: 0, armed_at: None })
     }
 
@@ -69,7 +86,10 @@ impl Arming {
         }
         let word = self.taken << SEQUENCE_SHIFT | consumer_idx & CONSUMER_INDEX_MASK;
         self.word.write(word);
-        self.register.write([word, self.number]);
+        match &mut self.register {
+            Some(register) => register.write([word, self.number]),
+            None => self.events.ring_register(word),
+        }
         self.armed_at = Some(consumer_idx);
     }
 }

@@ -8,6 +8,8 @@ pub(super) mod filter;
 pub(super) mod find;
 #[allow(unsafe_code)]
 pub(super) mod objects;
+pub(super) mod own_device;
+pub(super) mod own_queue;
 pub(super) mod parts;
 pub(super) mod port;
 pub(super) mod queue;

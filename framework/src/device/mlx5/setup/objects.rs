@@ -84,13 +84,14 @@ pub(in crate::device::mlx5) fn completion_queue(
     Ok((cq, parts))
 }
 
-/// A send queue pair, ready, with a ring of `block_count` basic blocks.
+/// A send queue pair, ready, with a ring of `block_count` basic blocks, and where the page of its
+/// register is in the file of the device.
 pub(in crate::device::mlx5) fn sender(
     port: &Port,
     queue: u16,
     cq: &CompletionQueue,
     block_count: u32,
-) -> Result<(Sender, SqParts), Mlx5SetupError> {
+) -> Result<(Sender, SqParts, Option<i64>), Mlx5SetupError> {
     const DOING: &str = "making a queue pair to send";
     // One data segment and no inline bytes of libmlx5's: a request is then a block (mlx5.md 2.1).
     let caps = QpCaps { send_wr_max: block_count, send_sge_max: 1, ..QpCaps::default() };
@@ -122,7 +123,7 @@ pub(in crate::device::mlx5) fn sender(
         wqe_units_max: port.wqe_units_max,
         memory_owner,
     };
-    Ok((sender, parts))
+    Ok((sender, parts, rings.uar_offset))
 }
 
 /// Units of the longest WQE that the device accepts, up to the longest we write. The kernel reports

@@ -168,6 +168,15 @@ impl Port {
     /// Registers a pool's region with the device. Both halves of a queue, and all queues with the
     /// same region, share one registration.
     pub(in crate::device::mlx5) fn register(&self, region: &Arc<Region>) -> Result<Arc<Registered>, Mlx5SetupError> {
+        self.register_as(region, region.base().addr().get() as u64)
+    }
+
+    /// The same, for WQEs of a process that has the region at `address`.
+    pub(in crate::device::mlx5) fn register_as(
+        &self,
+        region: &Arc<Region>,
+        address: u64,
+    ) -> Result<Arc<Registered>, Mlx5SetupError> {
         let mut regions = lock(&self.regions);
         regions.retain(|known| known.strong_count() > 0);
         let start = region.base().addr().get();
@@ -180,11 +189,26 @@ impl Port {
         // ordering: it passes no earlier write, however relaxed that was (PCI Express Base
         // Specification, 2.4.1).
         let access = Access { relaxed_ordering: self.enabled().relaxed_ordering, ..Access::default() };
-        let made = MemoryRegion::register(&self.pd, region.base(), region.len(), access, memory_owner)
+        let made = self
+            .register_memory(region, address, access, memory_owner)
             .map_err(|error| self.error("registering the pool", region.len(), error))?;
         let registered = Arc::new(Registered { region: made, start });
         regions.push(Arc::downgrade(&registered));
         Ok(registered)
+    }
+
+    fn register_memory(
+        &self,
+        region: &Region,
+        address: u64,
+        access: Access,
+        memory_owner: Arc<Region>,
+    ) -> Result<MemoryRegion, VerbsError> {
+        let (start, len) = (region.base(), region.len());
+        if address == start.addr().get() as u64 {
+            return MemoryRegion::register(&self.pd, start, len, access, memory_owner);
+        }
+        MemoryRegion::register_as(&self.pd, start, len, address, access, memory_owner)
     }
 
     /// Adds a rule for queue `idx`.

@@ -20,7 +20,7 @@ const LENDS_WITHIN: Duration = Duration::from_millis(500);
 impl Broker {
     /// A client orders its queue, which it gets at once, or when the kernel has freed one.
     pub(super) fn order(&mut self, id: ClientId, order: QueueOrder) -> Result<Answer, Refusal> {
-        order.check(self.config.memory_max).map_err(|sentence| Refusal::new(libc::EINVAL, sentence))?;
+        self.device.check(&order, self.config.memory_max).map_err(|sentence| Refusal::new(libc::EINVAL, sentence))?;
         let Some(client) = self.clients.get(id) else { return Err(Refusal::new(libc::ENOTCONN, "no such client")) };
         client.rights.are_any()?;
         if client.lent.is_some() {
@@ -67,26 +67,22 @@ impl Broker {
             Ok(None) => {
                 let sentence = format!(
                     "processes keep the sockets of queues of {}, which earlier clients had: end them",
-                    self.config.port.interface
+                    self.config.port.interface()
                 );
                 return Some(Err(Refusal::new(libc::EBUSY, sentence)));
             }
             Err(refusal) => return Some(Err(refusal)),
         };
-        let (zero_copy, multi_buffer, forwarded) = match &lent {
-            Lent::Queue(queue) => (queue.zero_copy, queue.multi_buffer, false),
-            Lent::Forwarded(_) => (false, true, true),
-        };
+        let reply = lent.reply(order);
         if let Some(client) = self.clients.get(id) {
             client.lent = Some(lent);
         }
-        let reply = Reply::Opened { umem_len: order.umem_len, zero_copy, multi_buffer, forwarded };
         Some(Ok(Answer { has_queue: true, ..reply.into() }))
     }
 
     /// A queue whose frames are passed on. Its number is the client's index.
     fn lend_forwarded(&mut self, id: ClientId, order: &QueueOrder) -> Result<Lent, Refusal> {
-        let queue = self.clients.candidates(id, CLIENTS_MAX as u16, &self.config.port.interface)?[0];
+        let queue = self.clients.candidates(id, CLIENTS_MAX as u16, self.config.port.interface())?[0];
         self.clients.give(id, queue);
         let user = self.clients.get(id).map_or(u32::MAX, |client| client.peer.uid);
         let (queue_of, end) = ForwardedQueue::make(order).map_err(|error| system("packet buffers", &error))?;
@@ -98,7 +94,7 @@ impl Broker {
 
     /// A queue of the interface; `None` if the kernel does not give the one that was tried.
     fn lend_queue(&mut self, id: ClientId, waiting: &WaitingOrder) -> Result<Option<Lent>, Refusal> {
-        let mut candidates = self.clients.candidates(id, self.queues, &self.config.port.interface)?;
+        let mut candidates = self.clients.candidates(id, self.queues, self.config.port.interface())?;
         // One that can be lent at once is the first.
         candidates.sort_by_key(|queue| self.ended.has_queue(*queue));
         let is_free = !self.clients.is_withheld(candidates[0]) && !self.ended.has_queue(candidates[0]);
@@ -119,17 +115,17 @@ impl Broker {
             Some(_) => self.clients.give(id, queue),
             None => self.clients.withhold(queue),
         }
-        Ok(lent.map(Lent::Queue))
+        Ok(lent)
     }
 
     pub(super) fn connect(&mut self, id: ClientId) -> Result<Answer, Refusal> {
         let (queue, lent) = self.clients.lent(id)?;
         match (lent, &self.forwarder) {
-            (Lent::Queue(lent), _) => {
-                self.device.connect(queue, lent).map_err(|error| system("the socket in its program's map", &error))?;
-            }
             (Lent::Forwarded(_), Some(forwarder)) => forwarder.set_receiving(queue.into(), true),
             (Lent::Forwarded(_), None) => (),
+            (lent, _) => {
+                self.device.connect(queue, lent).map_err(|error| system("the frames of the client's queue", &error))?;
+            }
         }
         Ok(Reply::Done.into())
     }

@@ -18,11 +18,10 @@ use super::forward::Forwarder;
 use super::leaving::LeavingPorts;
 use super::listener::Listener;
 use super::orders::Turns;
+use super::port::{self, LendingPort, OpenPort};
 use super::refusals::{OF_A_STRANGER, RefusalLines};
 use super::rights::{BrokerRules, Rights};
 use crate::counters::{Block, Counter, Gauge, Unit};
-use crate::device::Device;
-use crate::device::af_xdp::AfXdpDevice;
 use crate::device::af_xdp::broker::message::Reply;
 use crate::device::af_xdp::broker::sys::{self, Peer};
 use crate::worker::StopFlag;
@@ -51,7 +50,7 @@ pub struct Broker {
     rights: Rights,
     /// New rules, to be applied.
     replacement: BrokerRules,
-    device: AfXdpDevice,
+    device: Box<dyn LendingPort>,
     queues: u16,
     mirror: Mirror,
     icmp_errors: UdpSocket,
@@ -93,11 +92,11 @@ impl Broker {
     /// interface, another broker.
     pub fn open(config: BrokerConfig) -> Result<Self, BrokerError> {
         let failed = |error: &dyn core::fmt::Display| BrokerError(error.to_string());
-        let interface = config.port.interface.clone();
+        let interface = config.port.interface().to_owned();
         // Listens first, because another broker of the interface is then the error, and not its
         // program.
         let listener = Listener::open(&config.path)?;
-        let mut device = AfXdpDevice::open(&config.port).map_err(|error| failed(&error))?;
+        let OpenPort { port: device, queues, frame_len_max } = port::open(&config.port, config.forward)?;
         // Programs need the broker more than the operator needs its counters.
         let (block, uncounted) = match Block::create("broker") {
             Ok(block) => (block, None),
@@ -118,21 +117,18 @@ impl Broker {
             flows_taken_back: scope.counter("flows_taken_back", Unit::Number),
             errors_passed_on: scope.counter("icmp_errors", Unit::Messages),
         };
-        let capabilities = device.capabilities();
         let forwarder = if config.forward {
-            let queues: Result<Vec<_>, _> = (0..capabilities.queues).map(|idx| device.take_queue(idx)).collect();
-            let queues = queues.map_err(|error| failed(&error))?;
-            let started = Forwarder::start(queues, capabilities.frame_len_max, block.scope("forward"));
+            let started = Forwarder::start(queues, frame_len_max, block.scope("forward"));
             Some(started.map_err(|why| BrokerError(format!("frames of {interface} cannot be passed on: {why}")))?)
         } else {
             None
         };
         // A client has one queue, or all where frames are passed on.
-        let of_a_flow = if forwarder.is_some() { usize::from(capabilities.queues) } else { 1 };
-        let budget = RuleBudget { rules_max: config.port.rules_max, of_a_flow };
+        let of_a_flow = if forwarder.is_some() { usize::from(device.queues()) } else { 1 };
+        let budget = RuleBudget { rules_max: device.rules_max(), of_a_flow };
         let clients = Clients::new(config.user_connections_max);
         Ok(Self {
-            queues: capabilities.queues,
+            queues: device.queues(),
             rights: match &config.rules {
                 Some(rules) => Rights::of_rules(rules.clone()),
                 None => Rights::Users(config.users.clone()),
@@ -167,7 +163,7 @@ impl Broker {
         if self.forwarder.is_some() {
             words += "; frames are passed on, so programs share the queues";
         } else if self.queues > 1 {
-            let interface = &self.config.port.interface;
+            let interface = self.config.port.interface();
             words += &format!("; each program gets one of {} queues", self.queues);
             if self.device.why_unsteered().is_some() {
                 words += &format!(
@@ -213,7 +209,8 @@ impl Broker {
     fn turn(&mut self, report: &mut dyn FnMut(&str)) -> Result<(), BrokerError> {
         let ids: Vec<ClientId> = self.clients.iter().map(|client| client.id).collect();
         let fixed = [self.listener.socket.as_raw_fd(), self.icmp_errors.as_raw_fd()];
-        let fds: Vec<RawFd> = fixed.into_iter().chain(self.clients.iter().flat_map(Client::descriptors)).collect();
+        let of_clients = self.clients.iter().flat_map(Client::descriptors);
+        let fds: Vec<RawFd> = fixed.into_iter().chain(of_clients).chain(self.device.descriptors()).collect();
         let events = sys::wait(&fds, self.wait_at_most())
             .map_err(|error| BrokerError(format!("waiting for requests failed ({error}): start the broker again")))?;
         self.device.look_after();
@@ -303,7 +300,7 @@ impl Broker {
         match (&self.forwarder, client.queue) {
             (Some(forwarder), Some(queue)) => forwarder.remove(queue.into()),
             // A child of the process may still hold the socket.
-            (None, Some(queue)) => self.device.disconnect(queue),
+            (None, Some(queue)) => self.device.end(queue),
             (_, None) => (),
         }
         if let Some(queue) = client.queue {

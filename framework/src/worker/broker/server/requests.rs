@@ -8,11 +8,11 @@ use std::time::Instant;
 
 use super::super::error::Refusal;
 use super::super::flows::ClientId;
+use super::super::port::{LendingPort, refusal};
 use super::super::refusals::OF_A_CLIENT;
 use super::{Broker, system};
-use crate::device::af_xdp::Mode;
 use crate::device::af_xdp::broker::lend::QueueOrder;
-use crate::device::af_xdp::broker::message::{MESSAGE_LEN_MAX, Reply, Request, VERSION, Welcome};
+use crate::device::af_xdp::broker::message::{MESSAGE_LEN_MAX, Reply, Request, VERSION};
 use crate::device::af_xdp::broker::sys::{self, Events};
 
 /// A reply, with the descriptors that go with it.
@@ -66,8 +66,8 @@ impl Broker {
         }
         match request {
             Request::Hello { version } => self.answer_hello(id, version),
-            Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len } => {
-                self.order(id, QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len })
+            Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } => {
+                self.order(id, QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len, address })
             }
             Request::Connect => self.connect(id),
             Request::Disconnect => {
@@ -106,7 +106,21 @@ impl Broker {
                 self.rights.serve(uid, self.config.serves_added_users)?;
                 Ok(Reply::Done.into())
             }
+            Request::Arm { word } => self.of_nic(id, |device, queue| device.arm(queue, word)),
+            Request::Reset { half } => self.of_nic(id, |device, queue| device.reset(queue, half)),
+            Request::Ready { half } => self.of_nic(id, |device, queue| device.ready(queue, half)),
         }
+    }
+
+    /// Something with the client's queue that only a NIC does.
+    fn of_nic(
+        &mut self,
+        id: ClientId,
+        act: impl FnOnce(&mut dyn LendingPort, u16) -> io::Result<()>,
+    ) -> Result<Answer, Refusal> {
+        let queue = self.clients.lent(id)?.0;
+        act(&mut *self.device, queue).map_err(|error| refusal(&error))?;
+        Ok(Reply::Done.into())
     }
 
     fn answer_hello(&mut self, id: ClientId, version: u16) -> Result<Answer, Refusal> {
@@ -120,12 +134,7 @@ impl Broker {
         let Some(client) = self.clients.get(id) else { return Err(Refusal::new(libc::ENOTCONN, "no such client")) };
         client.is_known = true;
         client.icmp_errors = Some(ours);
-        let reply = Reply::Welcome(Welcome {
-            interface_idx: self.device.interface_idx(),
-            native: self.device.mode() == Mode::Native,
-            has_rx_hints: self.device.has_rx_hints(),
-            forwards: self.forwarder.is_some(),
-        });
+        let reply = Reply::Welcome(self.device.welcome(self.forwarder.is_some()));
         Ok(Answer { icmp_errors: Some(theirs.into()), ..reply.into() })
     }
 

@@ -12,7 +12,6 @@ use super::super::leaving::LeavingPort;
 use super::super::owners;
 use super::requests::Answer;
 use super::{Broker, system};
-use crate::device::Device;
 use crate::device::af_xdp::broker::message::{Flow, Reply};
 use crate::device::steering::{RuleId, SteerError};
 use crate::wire::Protocol;
@@ -137,14 +136,14 @@ impl Broker {
 
     /// The current addresses of the interface.
     pub(super) fn addresses(&self) -> Vec<Ipv4Addr> {
-        let Some(link) = self.mirror.link(self.device.name()) else { return Vec::new() };
+        let Some(link) = self.mirror.link(self.device.interface()) else { return Vec::new() };
         self.mirror.addresses(link).map(|prefix| prefix.address()).collect()
     }
 
     /// The devices whose sockets may receive the interface's frames: itself, and the VRF, bond or
     /// bridge that it is a part of.
     pub(super) fn devices(&self) -> Vec<u32> {
-        let controller = self.mirror.link(self.device.name()).and_then(|link| link.controller);
+        let controller = self.mirror.link(self.device.interface()).and_then(|link| link.controller);
         [self.device.interface_idx()].into_iter().chain(controller).collect()
     }
 }

@@ -1,0 +1,398 @@
+//! A broker's port, in the program that borrows a queue: the same halves as over a port of its own,
+//! with objects that the broker has.
+
+use core::sync::atomic::Ordering;
+use std::fs::File;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use super::super::completion::arm::CompletionEvents;
+use super::super::completion::clock::{ClockInfo, TimestampSource};
+use super::super::config::{Feature, Mlx5Config};
+use super::super::health::recover::{Objects, Recovery};
+use super::super::health::watch::RingError;
+use super::super::receive::packet_types::RxFeatures;
+use super::super::receive::rx::{Mlx5Rx, QueueStatus, Refreshed, RxParts};
+use super::super::send::tx::{Mlx5Tx, TxParts};
+use super::super::setup::parts::TxFeatures;
+use super::rings::Parts;
+use super::shared::{RegisterPage, SharedRings, Status};
+use crate::counters::{Scope, Unit};
+use crate::device::af_xdp::broker::client::LentPort as Broker;
+use crate::device::af_xdp::broker::lend::QueueOrder;
+use crate::device::af_xdp::broker::message::Half;
+use crate::device::af_xdp::broker::nic::{NicFeatures, NicQueue};
+use crate::device::steering::{Fields, Rule, RuleId, SteerError};
+use crate::device::{
+    Capabilities, DeviceError, DeviceErrorKind, RxOffloads, RxState, TxOffloads, rings as ring_buffers,
+};
+use crate::mem::{Layout, Pool, Region, Reservation, Sizing};
+
+/// Pages are lent whole.
+const PAGE_LEN: usize = 4096;
+
+/// A port whose context, rings and rules are a broker's.
+pub(crate) struct LentPort {
+    broker: Arc<Broker>,
+    config: Mlx5Config,
+    features: NicFeatures,
+    taken: Weak<()>,
+}
+
+/// A queue that is to be borrowed.
+pub(crate) struct LentQueue {
+    broker: Arc<Broker>,
+    config: Mlx5Config,
+    features: NicFeatures,
+    lent: Option<Lent>,
+    place: Arc<()>,
+}
+
+/// What the broker has lent.
+struct Lent {
+    queue: NicQueue,
+    rings: Arc<SharedRings>,
+    page: RegisterPage,
+    wake: UnixDatagram,
+}
+
+impl LentPort {
+    /// Asks the broker at `path` for the port of `config`.
+    pub(in crate::device::mlx5) fn open(path: &Path, config: &Mlx5Config) -> Result<Self, DeviceError> {
+        config.check()?;
+        if let Some(what) = not_lent(config) {
+            let sentence =
+                format!("a queue of a broker's has no {what}: leave it out, or open the port with capabilities");
+            return Err(DeviceError::new(DeviceErrorKind::Unsupported, sentence));
+        }
+        let broker = Broker::open(path, &config.device)?;
+        let Some(features) = broker.nic() else {
+            let name = &config.device;
+            let sentence = format!(
+                "the broker at {} lends queues of AF_XDP: name the interface {name} without a driver, or start \
+                 `wirepath broker --interface mlx5:{name}`",
+                path.display()
+            );
+            return Err(DeviceError::new(DeviceErrorKind::InvalidConfig, sentence));
+        };
+        Ok(Self { broker: Arc::new(broker), config: config.clone(), features, taken: Weak::new() })
+    }
+
+    pub(in crate::device::mlx5) fn interface(&self) -> &str {
+        &self.broker.interface().name
+    }
+
+    pub(in crate::device::mlx5) fn state(&self) -> RxState {
+        self.broker.look();
+        if self.broker.is_lost() { RxState::Ended } else { RxState::Open }
+    }
+
+    pub(in crate::device::mlx5) fn describe(&self) -> String {
+        let features = &self.features;
+        let mut words = format!(
+            "interface {}, frames of up to {} bytes; a queue of a broker's",
+            self.interface(),
+            features.frame_len_max
+        );
+        for (is_used, what) in [
+            (features.checksums != 0, "; checksums"),
+            (features.segmentation_len_max != 0, "; TCP segmentation"),
+            (features.multi_packet != 0, "; multi-packet sends"),
+        ] {
+            words.push_str(if is_used { what } else { "" });
+        }
+        words
+    }
+
+    pub(in crate::device::mlx5) fn capabilities(&self) -> Capabilities {
+        let (features, checksums) = (&self.features, self.features.checksums != 0);
+        Capabilities {
+            queues: 1,
+            frame_len_max: features.frame_len_max as usize,
+            tx_segments_max: Mlx5Tx::segments_max_of(self.config.tx_ring_len, features.wqe_units_max),
+            rx: RxOffloads { ip_checksum: checksums, l4_checksum: checksums, flow_tag: true, ..RxOffloads::default() },
+            tx: TxOffloads {
+                ip_checksum: checksums,
+                l4_checksum: checksums,
+                segmentation_len_max: features.segmentation_len_max as usize,
+                vlan: true,
+                timestamp: false,
+            },
+            steering: Fields::ALL,
+            rules_max: features.rules_max as usize,
+        }
+    }
+
+    pub(in crate::device::mlx5) fn take_queue(&mut self, idx: u16) -> Result<LentQueue, DeviceError> {
+        let device = self.interface().to_owned();
+        if idx != 0 {
+            return Err(DeviceError::NoQueue { device, idx, queues: 1 });
+        }
+        if self.taken.strong_count() > 0 {
+            return Err(DeviceError::QueueTaken { device, idx });
+        }
+        let place = Arc::new(());
+        self.taken = Arc::downgrade(&place);
+        let (broker, config) = (Arc::clone(&self.broker), self.config.clone());
+        Ok(LentQueue { broker, config, features: self.features, lent: None, place })
+    }
+
+    pub(in crate::device::mlx5) fn steer(&self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
+        rule.check()?;
+        if idx == 0 { self.broker.add(rule) } else { Err(SteerError::NoQueue { idx }) }
+    }
+
+    pub(in crate::device::mlx5) fn unsteer(&self, id: RuleId) -> Result<(), SteerError> {
+        self.broker.remove(id)
+    }
+
+    /// Why no frame will come any more, if that is so.
+    pub(crate) fn why_ended(&self) -> Option<String> {
+        self.broker.lost()
+    }
+
+    /// The socket that brings the ICMP errors about our flows; `None` from the second time on.
+    pub(crate) fn take_icmp_errors(&self) -> Option<OwnedFd> {
+        self.broker.take_icmp_errors()
+    }
+
+    /// Has the kernel resolve neighbors.
+    pub(crate) fn resolver(&self) -> Box<dyn Fn(Ipv4Addr) -> io::Result<()> + Send> {
+        let broker = Arc::clone(&self.broker);
+        Box::new(move |address| broker.resolve(address))
+    }
+}
+
+impl LentQueue {
+    pub(in crate::device::mlx5) fn buffers(&self) -> Sizing {
+        ring_buffers(self.config.rx_ring_len, self.config.tx_ring_len)
+    }
+
+    /// Borrows the memory, and with it the queue.
+    pub(in crate::device::mlx5) fn region(&mut self, layout: Layout, buffers: usize) -> Result<Region, DeviceError> {
+        let len = layout.region_len(buffers).next_multiple_of(PAGE_LEN);
+        let place = Reservation::new(len).map_err(|error| failed("addresses for the pool", &error))?;
+        let order = QueueOrder {
+            umem_len: len as u64,
+            chunk_len: layout.data_room() as u32,
+            rx_ring_len: self.config.rx_ring_len,
+            tx_ring_len: self.config.tx_ring_len,
+            address: place.address(),
+        };
+        let (queue, [memory, device_file, wake]) = self.broker.borrow_nic(&order)?;
+        let memory = File::from(memory);
+        let region = Region::shared_in(&memory, place)
+            .map_err(|error| failed("the memory of a broker", &io::Error::other(error.to_string())))?;
+        let rings = SharedRings::map(&memory, order.umem_len, queue.rings_len as usize)
+            .map_err(|error| failed("the rings of a broker's queue", &error))?;
+        // The mapping keeps the file.
+        let page = RegisterPage::map(device_file.as_fd(), queue.uar_page)
+            .map_err(|error| failed("the register of a broker's queue", &error))?;
+        self.lent = Some(Lent { queue, rings: Arc::new(rings), page, wake: wake.into() });
+        Ok(region)
+    }
+
+    pub(in crate::device::mlx5) fn open(self, pool: &Pool, scope: &Scope) -> Result<(Mlx5Rx, Mlx5Tx), DeviceError> {
+        let Some(lent) = self.lent.filter(|_| pool.region().is_shared()) else {
+            let what = "the queue is a broker's, and so is its memory: leave the pool to the worker's builder";
+            return Err(DeviceError::new(DeviceErrorKind::InvalidConfig, what));
+        };
+        let (features, name) = (self.features, self.broker.interface().name.clone());
+        let taken = lent.queue.rq_wqe_count * features.frame_len_max.div_ceil(pool.layout().data_room() as u32);
+        if pool.capacity() <= taken as usize {
+            let sentence =
+                format!("a pool of {} buffers is too small for the ring of {name}: use more", pool.capacity());
+            return Err(DeviceError::new(DeviceErrorKind::InvalidConfig, sentence));
+        }
+        let parts = Parts::of(&lent.queue, &features, &lent.rings, lent.page).ok_or_else(|| {
+            let sentence = format!("the broker of {name} describes a queue that cannot be: use one release of both");
+            DeviceError::new(DeviceErrorKind::InvalidConfig, sentence)
+        })?;
+        scope.text("interface", &name);
+        scope.gauge("interface_index", Unit::Number).set(self.broker.interface().index.into());
+        scope.text("mode", "mlx5, a broker's");
+        scope.scope("tx").text("doorbell", if parts.sq.blueflame_len > 0 { "BlueFlame" } else { "plain" });
+        let half =
+            |half| Box::new(LentHalf { half, broker: Arc::clone(&self.broker), _place: Arc::clone(&self.place) });
+        let mut tx_faults = Faults::new(&lent.rings, Status::TxFaults, Status::TxLosses);
+        let tx = TxParts {
+            sq: parts.sq,
+            cq: parts.tx_cq,
+            capabilities: tx_features(&features),
+            lkey: lent.queue.lkey,
+            stamps: TimestampSource::Off,
+            relation: Box::new(|| None),
+            fault: Box::new(move || tx_faults.take()),
+            recovery: Recovery::new(half(Half::Tx), &scope.scope("tx")),
+            may_send: None,
+        };
+        let tx = Mlx5Tx::new(tx, pool, scope)?;
+        let status = LentStatus {
+            faults: Faults::new(&lent.rings, Status::RxFaults, Status::RxLosses),
+            out_of_buffer: 0,
+            broker: Arc::clone(&self.broker),
+            rings: lent.rings,
+        };
+        let rx = RxParts {
+            cq: parts.rx_cq,
+            rq: parts.rq,
+            mprq_buffer: None,
+            recovery: Recovery::new(half(Half::Rx), &scope.scope("rx")),
+            status: Box::new(status),
+            frame_len_max: features.frame_len_max as usize,
+            features: RxFeatures {
+                stamps: TimestampSource::Off,
+                has_hashes: false,
+                has_checksums: features.checksums != 0,
+            },
+            mini: None,
+            events: Some(Box::new(LentEvents { wake: lent.wake, broker: Arc::clone(&self.broker) })),
+        };
+        // When this returns the ring has buffers, and frames may come.
+        let rx = Mlx5Rx::new(rx, pool, scope);
+        self.broker.connect().map_err(|error| failed("the frames of a broker's queue", &error))?;
+        Ok((rx, tx))
+    }
+}
+
+/// What `config` requires and no queue of a broker's has.
+fn not_lent(config: &Mlx5Config) -> Option<&'static str> {
+    let required = [
+        (config.timestamps == Feature::Required, "timestamps"),
+        (config.compression == Feature::Required, "compressed completions"),
+        (config.striding == Feature::Required, "strides"),
+        (config.vlan_stripping == Feature::Required, "VLAN stripping"),
+        (config.pace.is_some(), "rate limit"),
+        (config.queues > 1 || config.hash().is_some(), "other queues beside it"),
+    ];
+    required.into_iter().find(|(is_required, _)| *is_required).map(|(_, what)| what)
+}
+
+fn tx_features(features: &NicFeatures) -> TxFeatures {
+    TxFeatures {
+        frame_len_max: features.frame_len_max,
+        multi_packet: features.multi_packet != 0,
+        checksums: features.checksums != 0,
+        vlan_insert: features.vlan_insert != 0,
+        segmentation_len_max: features.segmentation_len_max,
+    }
+}
+
+fn failed(what: &str, error: &io::Error) -> DeviceError {
+    let sentence = format!("{what} cannot be had ({error}): see the broker's log, and start both again");
+    DeviceError::new(DeviceErrorKind::from(error), sentence)
+}
+
+/// The objects of one half, which the broker has.
+struct LentHalf {
+    half: Half,
+    broker: Arc<Broker>,
+    _place: Arc<()>,
+}
+
+impl Objects for LentHalf {
+    fn reset(&mut self) -> io::Result<()> {
+        self.broker.reset(self.half)
+    }
+
+    fn ready(&mut self) -> io::Result<()> {
+        self.broker.ready(self.half)
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        if self.half == Half::Rx {
+            self.broker.disconnect();
+        }
+        self.broker.reset(self.half)
+    }
+}
+
+/// Errors that the broker has seen and no CQE reports.
+struct Faults {
+    rings: Arc<SharedRings>,
+    ring: (Status, u64),
+    completions: (Status, u64),
+}
+
+impl Faults {
+    fn new(rings: &Arc<SharedRings>, ring: Status, completions: Status) -> Self {
+        Self { rings: Arc::clone(rings), ring: (ring, 0), completions: (completions, 0) }
+    }
+
+    fn take(&mut self) -> Option<RingError> {
+        for ((status, seen), error) in
+            [(&mut self.completions, RingError::Completions), (&mut self.ring, RingError::Ring)]
+        {
+            let count = self.rings.status(*status).load(Ordering::Acquire);
+            if count != *seen {
+                *seen = count;
+                return Some(error);
+            }
+        }
+        None
+    }
+}
+
+/// The status of port and objects, which the broker writes ten times a second.
+struct LentStatus {
+    rings: Arc<SharedRings>,
+    faults: Faults,
+    out_of_buffer: u64,
+    broker: Arc<Broker>,
+}
+
+impl QueueStatus for LentStatus {
+    fn state(&self) -> RxState {
+        match self.rings.status(Status::Port).load(Ordering::Acquire) {
+            _ if self.broker.is_lost() || self.faults.completions.1 != 0 => RxState::Ended,
+            0 => RxState::Open,
+            1 => RxState::LinkDown,
+            _ => RxState::Ended,
+        }
+    }
+
+    fn relation(&mut self) -> Option<ClockInfo> {
+        None
+    }
+
+    /// Looks whether the broker is there, too, by one system call.
+    fn refresh(&mut self) -> Refreshed {
+        self.broker.look();
+        let count = self.rings.status(Status::OutOfBuffer).load(Ordering::Acquire);
+        let out_of_buffer = count.wrapping_sub(self.out_of_buffer);
+        self.out_of_buffer = count;
+        Refreshed { out_of_buffer, fault: self.faults.take() }
+    }
+
+    fn refresh_last(&mut self) -> Refreshed {
+        self.refresh()
+    }
+}
+
+/// The events of the completion queue, which the broker relays. It has the register, too.
+struct LentEvents {
+    wake: UnixDatagram,
+    broker: Arc<Broker>,
+}
+
+impl CompletionEvents for LentEvents {
+    fn fd(&self) -> RawFd {
+        self.wake.as_raw_fd()
+    }
+
+    fn take(&mut self) -> bool {
+        matches!(self.wake.recv(&mut [0; 1]), Ok(1))
+    }
+
+    fn ring_register(&mut self, word: u32) {
+        self.broker.arm(word);
+    }
+
+    fn has_register(&self) -> bool {
+        true
+    }
+}

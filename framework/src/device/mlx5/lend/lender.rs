@@ -1,0 +1,334 @@
+//! The broker's part: a context, memory and rings for each client, and the rules of all.
+
+use core::sync::atomic::Ordering;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::thread;
+
+use rdma_core_sys::verbs::RingMemory;
+
+use super::super::completion::arm::CompletionEvents;
+use super::super::config::{Feature, Mlx5Config, RxDistribution};
+use super::super::error::Mlx5SetupError;
+use super::super::health::recover::Objects as _;
+use super::super::health::watch::RingError;
+use super::super::ring::ArmRegister;
+use super::super::setup::objects::{Receiver, Sender};
+use super::super::setup::own_device::OwnDevice;
+use super::super::setup::own_queue::{self, ChannelEvents, CreatedRx, CreatedTx, Half, OwnQueue};
+use super::super::setup::parts::CqParts;
+use super::shared::{SharedRings, Status, add, page_len};
+use crate::device::af_xdp::broker::lend::QueueOrder;
+use crate::device::af_xdp::broker::message;
+use crate::device::af_xdp::broker::nic::{NicFeatures, NicQueue};
+use crate::device::af_xdp::broker::sys;
+use crate::device::steering::{Rule, RuleId, SteerError};
+use crate::device::{DeviceError, RxState};
+use crate::mem::Region;
+use crate::sys::process::without_capabilities;
+
+/// Pages of the rings' memory beside the rings: the status, doorbell records, and what set-up takes
+/// meanwhile.
+const PAGES_BESIDE: usize = 64;
+const PAGE_LEN: usize = 4096;
+/// More than a message of `LentNic::wake` is not needed.
+const WAKE: [u8; 1] = [1];
+
+/// A port whose queues are lent.
+pub(crate) struct Lender {
+    /// Open as long as the broker is: it knows the port, and has no queue.
+    port: OwnDevice,
+    queues: HashMap<u16, NicClient>,
+    /// The queue of each rule, and its number there.
+    rules: HashMap<RuleId, (u16, RuleId)>,
+    next_rule: u32,
+}
+
+/// What a client gets: descriptors, and the description of its queue.
+pub(crate) struct LentNic {
+    memory: File,
+    device_file: OwnedFd,
+    wake: UnixDatagram,
+    pub(crate) queue: NicQueue,
+}
+
+/// What the broker keeps of a queue that it has lent.
+struct NicClient {
+    rx: Half<Receiver>,
+    tx: Half<Sender>,
+    rx_cq: CqParts,
+    events: ChannelEvents,
+    queue: OwnQueue,
+    rings: Arc<SharedRings>,
+    /// The client sleeps at its other end.
+    wake: UnixDatagram,
+    device: OwnDevice,
+}
+
+impl Lender {
+    /// Opens the port of `config`, without a queue.
+    pub(crate) fn open(config: &Mlx5Config) -> Result<Self, DeviceError> {
+        // What the two sides would have to tell each other beyond plain rings is left out.
+        let config = Mlx5Config {
+            queues: 1,
+            spread: RxDistribution::Rules,
+            timestamps: Feature::Off,
+            compression: Feature::Off,
+            striding: Feature::Off,
+            vlan_stripping: Feature::Off,
+            broker: None,
+            ..config.clone()
+        };
+        Ok(Self { port: OwnDevice::open(&config)?, queues: HashMap::new(), rules: HashMap::new(), next_rule: 0 })
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        self.port.describe()
+    }
+
+    /// The network interface of the port, by its name and its index.
+    pub(crate) fn interface(&self) -> Option<(&str, u32)> {
+        self.port.port.info().interface.as_ref().map(|interface| (interface.name.as_str(), interface.index))
+    }
+
+    /// Queues of the device that could be lent at the same time.
+    pub(crate) fn queues(&self) -> u16 {
+        let device = &self.port.port.info().capabilities.device;
+        (device.qp_count_max / 2).min(device.cq_count_max / 2).try_into().unwrap_or(u16::MAX)
+    }
+
+    pub(crate) fn features(&self) -> NicFeatures {
+        let port = &*self.port.port;
+        let (info, tx) = (port.info(), own_queue::capabilities(port));
+        NicFeatures {
+            frame_len_max: tx.frame_len_max,
+            checksums: tx.checksums.into(),
+            segmentation_len_max: tx.segmentation_len_max,
+            multi_packet: tx.multi_packet.into(),
+            vlan_insert: tx.vlan_insert.into(),
+            inline_len_min: info.enabled.inline_len_min.into(),
+            wqe_units_max: port.wqe_units_max,
+            segments_max: own_queue::SEGMENTS_MAX.min(info.capabilities.device.sge_max),
+            rules_max: info.config.rules_max.try_into().unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Why no frame will come any more, if that is so.
+    pub(crate) fn why_ended(&self) -> Option<String> {
+        let is_gone = self.port.port.watch.state() == RxState::Ended;
+        is_gone.then(|| format!("{} is gone: see the kernel's log, and start the broker again", self.port.name()))
+    }
+
+    /// Makes queue `idx` for a client.
+    pub(crate) fn lend(&mut self, idx: u16, order: &QueueOrder) -> Result<LentNic, DeviceError> {
+        let (client, lent) = NicClient::make(&self.port, order)?;
+        self.queues.insert(idx, client);
+        Ok(lent)
+    }
+
+    /// The frames of the client's rules come to its queue from now on.
+    pub(crate) fn connect(&self, idx: u16) -> io::Result<()> {
+        let client = self.queues.get(&idx).ok_or(io::ErrorKind::NotFound)?;
+        client.queue.steer_to(client.rx.objects.clone()).map_err(io::Error::other)
+    }
+
+    /// The kernel receives them.
+    pub(crate) fn disconnect(&self, idx: u16) {
+        if let Some(client) = self.queues.get(&idx) {
+            client.device.port.release(0);
+        }
+    }
+
+    /// The client has ended: its rules are gone when this returns, and the rest is destroyed
+    /// beside the broker's loop. The client may have had the kernel wait for something.
+    pub(crate) fn end(&mut self, idx: u16) {
+        self.disconnect(idx);
+        self.rules.retain(|_, (queue, _)| *queue != idx);
+        if let Some(client) = self.queues.remove(&idx) {
+            // Without a thread it is dropped here.
+            let _ = thread::Builder::new().name("lent queue".into()).spawn(move || client.destroy());
+        }
+    }
+
+    pub(crate) fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
+        let client = self.queues.get_mut(&idx).ok_or(SteerError::NoQueue { idx })?;
+        let of_queue = client.device.steer(rule, 0)?;
+        self.next_rule = self.next_rule.wrapping_add(1);
+        let id = RuleId(self.next_rule);
+        self.rules.insert(id, (idx, of_queue));
+        Ok(id)
+    }
+
+    pub(crate) fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
+        let (idx, of_queue) = self.rules.remove(&id).ok_or(SteerError::NoRule { id })?;
+        self.queues.get_mut(&idx).map_or(Ok(()), |client| client.device.unsteer(of_queue))
+    }
+
+    /// Arms the completion queue of the receive half.
+    pub(crate) fn arm(&self, idx: u16, word: u32) -> io::Result<()> {
+        let client = self.queues.get(&idx).ok_or(io::ErrorKind::NotFound)?;
+        let mut register = ArmRegister::of(&client.rx_cq).ok_or(io::ErrorKind::Unsupported)?;
+        register.write([word, client.rx_cq.number]);
+        Ok(())
+    }
+
+    /// Has the NIC release a ring.
+    pub(crate) fn reset(&mut self, idx: u16, half: message::Half) -> io::Result<()> {
+        let client = self.queues.get_mut(&idx).ok_or(io::ErrorKind::NotFound)?;
+        match half {
+            message::Half::Rx => client.rx.reset(),
+            message::Half::Tx => client.tx.reset(),
+        }
+    }
+
+    /// Gives it back to the NIC.
+    pub(crate) fn ready(&mut self, idx: u16, half: message::Half) -> io::Result<()> {
+        let client = self.queues.get_mut(&idx).ok_or(io::ErrorKind::NotFound)?;
+        match half {
+            message::Half::Rx => client.rx.ready(),
+            message::Half::Tx => client.tx.ready(),
+        }
+    }
+
+    /// Descriptors that are readable once a client is to be woken.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = i32> {
+        self.queues.values().map(|client| client.events.fd())
+    }
+
+    /// Wakes clients whose completions have come, and tells each how its port and rings are.
+    pub(crate) fn look_after(&mut self) {
+        for client in self.queues.values_mut() {
+            if client.events.take() {
+                // A client that has not read the last one is awake.
+                let _ = client.wake.send(&WAKE);
+            }
+            client.tell();
+        }
+    }
+}
+
+impl LentNic {
+    pub(crate) fn memory(&self) -> &File {
+        &self.memory
+    }
+
+    /// The descriptors for the client: memory, the device's file, and the socket that wakes.
+    pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
+        [self.memory.as_fd(), self.device_file.as_fd(), self.wake.as_fd()]
+    }
+}
+
+impl NicClient {
+    fn make(port: &OwnDevice, order: &QueueOrder) -> Result<(Self, LentNic), DeviceError> {
+        let info = port.port.info();
+        let no_memory = |error| Mlx5SetupError::System { device: info.name.clone(), doing: "lending memory", error };
+        let rings_len = rings_len(info.frame_len_max, order);
+        let memory = sys::memory(order.umem_len as usize + rings_len).map_err(no_memory)?;
+        let region = Region::shared(&memory, order.umem_len as usize)
+            .map_err(|error| no_memory(io::Error::other(error.to_string())))?;
+        let rings = Arc::new(SharedRings::map(&memory, order.umem_len, rings_len).map_err(no_memory)?);
+        let config = Mlx5Config {
+            rx_ring_len: order.rx_ring_len,
+            tx_ring_len: order.tx_ring_len,
+            frame_len_max: Some(info.frame_len_max),
+            ..info.config.clone()
+        };
+        let in_rings = Arc::clone(&rings) as Arc<dyn RingMemory>;
+        // The firmware would remember the capabilities of whoever opens the file, which the client
+        // gets: it may issue commands by it (DevX) with those rights.
+        let mut device = OwnDevice::open_with(&config, |device| {
+            let error = |errno: i32| io::Error::from_raw_os_error(errno);
+            let context = without_capabilities(|| device.open())?.map_err(|failed| error(failed.errno()))?;
+            context.place_rings_in(in_rings).map_err(|failed| error(failed.errno()))?;
+            Ok(context)
+        })?;
+        let queue = device.take_queue(0)?;
+        let (port, has_ended) = (Arc::clone(&device.port), Arc::default());
+        let data_room = order.chunk_len as usize;
+        let capacity = order.umem_len as usize / data_room.max(1);
+        let shape = queue.shape(data_room, capacity)?;
+        let registered = port.register_as(&Arc::new(region), order.address)?;
+        let tx = queue.create_tx(&registered, &has_ended)?;
+        let rx = queue.create_rx(shape, &registered, None, &has_ended)?;
+        let described = describe(&rings, rings_len, &tx, &rx);
+        let described = described.ok_or_else(|| port.invalid_object("placing rings in memory that is lent"))?;
+        let device_file = port.context().device_file().try_clone_to_owned().map_err(no_memory)?;
+        let (wake, theirs) = UnixDatagram::pair().map_err(no_memory)?;
+        wake.set_nonblocking(true).and_then(|()| theirs.set_nonblocking(true)).map_err(no_memory)?;
+        let client =
+            Self { rx: rx.objects, tx: tx.objects, rx_cq: rx.cq, events: rx.events, queue, rings, wake, device };
+        client.tell();
+        Ok((client, LentNic { memory, device_file, wake: theirs, queue: described }))
+    }
+
+    /// Writes the status that the client reads.
+    fn tell(&self) {
+        let watch = &self.device.port.watch;
+        let state = match watch.state() {
+            RxState::Open => 0,
+            RxState::LinkDown => 1,
+            RxState::Ended => 2,
+        };
+        self.rings.status(Status::Port).store(state, Ordering::Release);
+        add(self.rings.status(Status::OutOfBuffer), watch.take_out_of_buffer());
+        for (fault, ring, completions) in [
+            (self.rx.monitor.take_fault(), Status::RxFaults, Status::RxLosses),
+            (self.tx.monitor.take_fault(), Status::TxFaults, Status::TxLosses),
+        ] {
+            match fault {
+                Some(RingError::Ring) => add(self.rings.status(ring), 1),
+                Some(RingError::Completions) => add(self.rings.status(completions), 1),
+                None => (),
+            }
+        }
+    }
+
+    /// Ends the queue: libibverbs destroys a completion queue once its events were taken.
+    fn destroy(mut self) {
+        let _ = self.rx.close();
+        let _ = self.tx.close();
+        while self.events.take() {}
+    }
+}
+
+/// Bytes behind the packet buffers of an order.
+fn rings_len(frame_len_max: usize, order: &QueueOrder) -> usize {
+    let segments = frame_len_max.div_ceil((order.chunk_len as usize).max(1)).next_power_of_two();
+    let (rx, tx) = (order.rx_ring_len as usize, order.tx_ring_len as usize);
+    // Of each: descriptors and completions, of which libmlx5 may make twice as many.
+    let len = rx * (16 * segments + 2 * 64) + tx * (64 + 2 * 64);
+    len.next_multiple_of(PAGE_LEN) + PAGES_BESIDE * PAGE_LEN
+}
+
+/// The queue for the client; `None` if libmlx5 has placed a ring elsewhere.
+fn describe(rings: &SharedRings, rings_len: usize, tx: &CreatedTx, rx: &CreatedRx) -> Option<NicQueue> {
+    let uar = u64::try_from(tx.uar_offset?).ok()?;
+    let page = page_len() as u64;
+    Some(NicQueue {
+        rings_len: rings_len.try_into().ok()?,
+        lkey: rx.rq.lkey,
+        uar_page: (uar / page).try_into().ok()?,
+        uar_place: (tx.sq.uar.addr().get() % page_len()) as u32,
+        blueflame_len: tx.sq.blueflame_len,
+        sq: rings.place_of(tx.sq.ring)?,
+        sq_block_count: tx.sq.wqebb_count,
+        sq_doorbell: rings.place_of(tx.sq.doorbell.cast())?,
+        sq_number: tx.sq.number,
+        tx_cq: rings.place_of(tx.cq.ring)?,
+        tx_cq_entry_count: tx.cq.entry_count,
+        tx_cq_doorbell: rings.place_of(tx.cq.doorbell.cast())?,
+        tx_cq_number: tx.cq.number,
+        rq: rings.place_of(rx.rq.ring)?,
+        rq_wqe_count: rx.rq.wqe_count,
+        rq_stride: rx.rq.stride,
+        rq_doorbell: rings.place_of(rx.rq.doorbell.cast())?,
+        rx_cq: rings.place_of(rx.cq.ring)?,
+        rx_cq_entry_count: rx.cq.entry_count,
+        rx_cq_doorbell: rings.place_of(rx.cq.doorbell.cast())?,
+        rx_cq_number: rx.cq.number,
+    })
+}

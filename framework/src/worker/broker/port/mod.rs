@@ -1,0 +1,135 @@
+//! The port whose queues a broker lends: AF_XDP's on any interface, or a ConnectX's.
+
+mod af_xdp;
+#[cfg(feature = "mlx5")]
+mod mlx5;
+
+use std::io;
+
+use super::error::{BrokerError, Refusal};
+use super::orders::Lent;
+use crate::device::af_xdp::AfXdpDevice;
+use crate::device::af_xdp::broker::lend::QueueOrder;
+use crate::device::af_xdp::broker::message::{Half, Reply, Welcome};
+use crate::device::steering::{Rule, RuleId, SteerError};
+use crate::device::{Device, DeviceError};
+use crate::worker::live::PortConfig;
+
+/// What the broker does with a port. The methods with a body are of one kind of port alone.
+pub(super) trait LendingPort {
+    /// The network interface.
+    fn interface(&self) -> &str;
+
+    fn interface_idx(&self) -> u32;
+
+    /// In words for the operator.
+    fn describe(&self) -> String;
+
+    /// Queues that can be lent at the same time.
+    fn queues(&self) -> u16;
+
+    fn rules_max(&self) -> usize;
+
+    /// What a client is told first.
+    fn welcome(&self, forwards: bool) -> Welcome;
+
+    /// Whether an order is one that can be had, of `memory_max` bytes at most; otherwise one
+    /// sentence.
+    fn check(&self, order: &QueueOrder, memory_max: u64) -> Result<(), String>;
+
+    /// Lends queue `idx`; `None` if the kernel does not give it now.
+    fn lend(&mut self, idx: u16, order: &QueueOrder) -> Result<Option<Lent>, DeviceError>;
+
+    /// Whether the kernel would give queue `idx`.
+    fn is_free(&self, idx: u16, order: &QueueOrder) -> Result<bool, DeviceError> {
+        let _ = (idx, order);
+        Ok(true)
+    }
+
+    /// The client's frames come to queue `idx`, which it has.
+    fn connect(&self, idx: u16, lent: &Lent) -> io::Result<()>;
+
+    /// They are the kernel's.
+    fn disconnect(&self, idx: u16);
+
+    /// The client of queue `idx` has ended.
+    fn end(&mut self, idx: u16) {
+        self.disconnect(idx);
+    }
+
+    fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError>;
+
+    fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError>;
+
+    /// Descriptors that are readable once [`look_after`](Self::look_after) has something to do.
+    fn descriptors(&self) -> Vec<i32> {
+        Vec::new()
+    }
+
+    /// Called in each turn of the broker's loop.
+    fn look_after(&mut self);
+
+    /// Why no frame will come any more, if that is so.
+    fn why_ended(&self) -> Option<String>;
+
+    /// Why frames of a rule may come to another queue; `None` if none do.
+    fn why_unsteered(&self) -> Option<String> {
+        None
+    }
+
+    /// Arms the completion queue of queue `idx`.
+    fn arm(&self, idx: u16, word: u32) -> io::Result<()> {
+        let _ = (idx, word);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Has the NIC release a ring of queue `idx`.
+    fn reset(&mut self, idx: u16, half: Half) -> io::Result<()> {
+        let _ = (idx, half);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Gives it back to the NIC.
+    fn ready(&mut self, idx: u16, half: Half) -> io::Result<()> {
+        let _ = (idx, half);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// A port that is open, with its queues where the broker keeps them to pass frames on.
+pub(super) struct OpenPort {
+    pub(super) port: Box<dyn LendingPort>,
+    pub(super) queues: Vec<<AfXdpDevice as Device>::Queue>,
+    pub(super) frame_len_max: usize,
+}
+
+/// Opens the port of `config`.
+pub(super) fn open(config: &PortConfig, forward: bool) -> Result<OpenPort, BrokerError> {
+    match config {
+        PortConfig::AfXdp(config) => af_xdp::open(config, forward),
+        #[cfg(feature = "mlx5")]
+        PortConfig::Mlx5(config) => mlx5::open(config, forward),
+    }
+}
+
+impl Lent {
+    /// The reply to the order by which it was lent.
+    pub(super) fn reply(&self, order: &QueueOrder) -> Reply {
+        let umem_len = order.umem_len;
+        match self {
+            Self::Queue(queue) => {
+                let (zero_copy, multi_buffer) = (queue.zero_copy, queue.multi_buffer);
+                Reply::Opened { umem_len, zero_copy, multi_buffer, forwarded: false }
+            }
+            Self::Forwarded(_) => Reply::Opened { umem_len, zero_copy: false, multi_buffer: true, forwarded: true },
+            #[cfg(feature = "mlx5")]
+            Self::Nic(nic) => Reply::OpenedNic(nic.queue),
+        }
+    }
+}
+
+/// A refusal of what only a queue of a NIC has.
+pub(super) fn refusal(error: &io::Error) -> Refusal {
+    let errno = error.raw_os_error().unwrap_or(libc::EOPNOTSUPP);
+    Refusal::new(errno, format!("the NIC's queue does not do that now ({error}): see the broker's log"))
+}
