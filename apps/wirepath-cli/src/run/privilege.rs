@@ -38,7 +38,7 @@ pub(super) fn broker(
     if connectx.is_some() && new.is_some_and(|new| new.forward) {
         return Err(Obstacle::new(
             format!("a broker of {port} lends a queue to each program, and passes no frames on"),
-            format!("name the interface {interface}, or omit --share and --engines"),
+            format!("name the interface {interface}, or omit --share"),
         ));
     }
     let may_open = if connectx.is_some() { check_connectx(root, port) } else { check(root) };
@@ -57,6 +57,8 @@ pub(super) fn broker(
             path
         }
         (Some(path), _) => path,
+        // Beside the queues of a broker's clients there is room for one of its own.
+        (None, Ok(())) if connectx.is_some() => return Ok(None),
         (None, Ok(())) => {
             // A broker has its program there, so a second one would be refused.
             let path = broker_of(interface);

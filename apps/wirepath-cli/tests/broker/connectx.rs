@@ -3,8 +3,8 @@
 
 use super::*;
 
-/// Echoes datagrams or the bytes of one connection after the other, at a port. Once it has the port,
-/// a line says which capabilities are in force.
+/// Echoes datagrams or the bytes of one connection after the other, at a port. Once it has the
+/// port, a line says which capabilities are in force.
 const SERVER: &str = "\
 import socket, sys
 kind, port = sys.argv[1], int(sys.argv[2])

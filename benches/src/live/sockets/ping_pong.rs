@@ -7,9 +7,10 @@
 use std::path::Path;
 use std::thread;
 
-use wirepath::device::af_xdp::Mode;
+use wirepath::device::af_xdp::{AfXdpConfig, Mode};
 use wirepath::worker::StopFlag;
 use wirepath::worker::broker::{Broker, BrokerConfig};
+use wirepath::worker::live::PortConfig;
 
 use super::super::pair::{FAR, NEAR, Pair};
 use super::super::round_trip::{self, Kind, Times, begin};
@@ -126,8 +127,8 @@ fn beside_broker<T>(
     act: impl FnOnce() -> Result<T, String>,
 ) -> Result<T, String> {
     let stop = StopFlag::new();
-    let mut config = BrokerConfig::new(FAR.interface);
-    (config.path, config.forward, config.port.mode) = (path.to_path_buf(), true, Mode::Generic);
+    let port = PortConfig::AfXdp(AfXdpConfig { mode: Mode::Generic, ..AfXdpConfig::new(FAR.interface) });
+    let config = BrokerConfig { path: path.to_path_buf(), forward: true, ..BrokerConfig::over(port) };
     thread::scope(|scope| {
         let serve = || {
             begin(core);

@@ -192,8 +192,8 @@ impl MemoryRegion {
         Ok(Self(Arc::new(MrInner { handle, pd: pd.clone() })))
     }
 
-    /// As [`MemoryRegion::register`], for requests that name the first byte by `address`: the one at
-    /// which another process has the memory. Both addresses have the same place in a page.
+    /// As [`MemoryRegion::register`], for requests that name the first byte by `address`: the one
+    /// at which another process has the memory. Both addresses have the same place in a page.
     ///
     /// # Errors
     /// As of [`MemoryRegion::register`].

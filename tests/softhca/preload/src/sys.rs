@@ -59,8 +59,8 @@ pub(crate) fn forget_all() {
     }
 }
 
-/// Bytes of a file of registers: more than any offset at which a page is mapped, and no other file's
-/// length.
+/// Bytes of a file of registers: more than any offset at which a page is mapped, and no other
+/// file's length.
 const REGISTERS_LEN: i64 = (1 << 44) + 0x5c00_0000;
 
 /// Whether a descriptor is of a uverbs node: `/dev/zero` under a name of its, or once it was looked
@@ -85,8 +85,8 @@ pub(crate) fn uverbs_number(fd: c_int) -> Option<usize> {
     number.strip_suffix(" (deleted)").unwrap_or(number).parse().ok()
 }
 
-/// Puts a file of registers in the place of the descriptor of a uverbs node, so that another process
-/// that is given the descriptor can map them; returns another descriptor of the file.
+/// Puts a file of registers in the place of the descriptor of a uverbs node, so that another
+/// process that is given the descriptor can map them; returns another descriptor of the file.
 pub(crate) fn place_registers(fd: c_int, number: usize) -> io::Result<OwnedFd> {
     let name = CString::new(format!("infiniband/uverbs{number}"))?;
     // SAFETY: a C string (1).

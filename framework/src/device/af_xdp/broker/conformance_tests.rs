@@ -93,7 +93,7 @@ impl Cable {
                         Welcome { interface_idx, native: false, has_rx_hints: false, forwards: true, nic: None };
                     send(Reply::Welcome(welcome), &[theirs.as_fd()]);
                 }
-                Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len } => {
+                Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } => {
                     let order = QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len, address };
                     order.check(256 << 20).unwrap();
                     let (queue, end) = ForwardedQueue::make(&order).unwrap();

@@ -59,8 +59,8 @@ impl QueueOrder {
 pub(crate) fn too_large(len: u64, memory_max: u64) -> String {
     let (wanted, lent) = (len >> 20, memory_max >> 20);
     format!(
-        "{wanted} MiB of packet buffers are wanted, and the broker lends {lent} MiB at most: ask for fewer, or start it \
-         with --memory {}",
+        "{wanted} MiB of packet buffers are wanted, and the broker lends {lent} MiB at most: ask for fewer, or start \
+         it with --memory {}",
         wanted + 1
     )
 }

@@ -347,8 +347,10 @@ struct LentStatus {
 
 impl QueueStatus for LentStatus {
     fn state(&self) -> RxState {
-        match self.rings.status(Status::Port).load(Ordering::Acquire) {
-            _ if self.broker.is_lost() || self.faults.completions.1 != 0 => RxState::Ended,
+        let count = |status| self.rings.status(status).load(Ordering::Acquire);
+        match count(Status::Port) {
+            _ if self.broker.is_lost() => RxState::Ended,
+            _ if count(Status::RxLosses) + count(Status::TxLosses) > 0 => RxState::Ended,
             0 => RxState::Open,
             1 => RxState::LinkDown,
             _ => RxState::Ended,

@@ -4,7 +4,7 @@
 //!  program (no capability)                      broker (root)
 //!  LentQueue ──── order: bytes, address ──────▶ Lender: a context for each client
 //!            ◀─── memory: buffers, status,      ├ registers the memory, at the client's address
-//!                 rings, doorbell records       ├ makes queue pairs, whose rings libmlx5 places there
+//!                 rings, doorbell records       ├ makes queue pairs, whose rings are there
 //!            ◀─── the device's file             └ installs and removes rules
 //!  maps both; Mlx5Rx and Mlx5Tx poll and ring   watches the port, relays completion events
 //! ```

@@ -1,4 +1,5 @@
-//! A queue of a port of our own before it is opened, on the worker's thread, with the worker's pool.
+//! A queue of a port of our own before it is opened, on the worker's thread, with the worker's
+//! pool.
 //!
 //! The order prevents loss of frames: memory is registered, rings are made and filled, and only
 //! then are rules installed. Until then the kernel receives their frames.

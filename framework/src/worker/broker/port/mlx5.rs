@@ -9,11 +9,16 @@ use crate::device::af_xdp::broker::message::{Half, Welcome};
 use crate::device::mlx5::Mlx5Config;
 use crate::device::mlx5::lend::Lender;
 use crate::device::steering::{Rule, RuleId, SteerError};
+use crate::worker::broker::clients::CLIENTS_MAX;
 use crate::worker::broker::error::BrokerError;
 use crate::worker::broker::orders::Lent;
 
 /// Memory is lent by pages.
 const PAGE_LEN: u64 = 4096;
+/// Of the orders that `Mlx5Config` allows.
+const RING_LENS: core::ops::RangeInclusive<u32> = 8..=8192;
+/// Buffers that hold less would make a frame a long list of them.
+const CHUNK_LEN_MIN: u32 = 256;
 
 /// A port with an interface.
 struct NicPort {
@@ -55,7 +60,7 @@ impl LendingPort for NicPort {
     }
 
     fn queues(&self) -> u16 {
-        self.lender.queues()
+        self.lender.queues().min(CLIENTS_MAX as u16)
     }
 
     fn rules_max(&self) -> usize {
@@ -67,17 +72,8 @@ impl LendingPort for NicPort {
         Welcome { interface_idx: self.interface_idx, native: false, has_rx_hints: false, forwards, nic }
     }
 
-    /// Ring lengths are checked with the rest of a port's configuration.
     fn check(&self, order: &QueueOrder, memory_max: u64) -> Result<(), String> {
-        let &QueueOrder { umem_len, chunk_len, address, .. } = order;
-        let is_whole = umem_len > 0 && umem_len.is_multiple_of(PAGE_LEN) && address.is_multiple_of(PAGE_LEN);
-        if !is_whole || chunk_len == 0 || address == 0 || address.checked_add(umem_len).is_none() {
-            return Err(format!("{umem_len} bytes for buffers of {chunk_len} at {address:#x} are no packet buffers"));
-        }
-        if umem_len > memory_max {
-            return Err(too_large(umem_len, memory_max));
-        }
-        Ok(())
+        check(order, memory_max)
     }
 
     fn lend(&mut self, idx: u16, order: &QueueOrder) -> Result<Option<Lent>, DeviceError> {
@@ -126,5 +122,46 @@ impl LendingPort for NicPort {
 
     fn ready(&mut self, idx: u16, half: Half) -> io::Result<()> {
         self.lender.ready(idx, half)
+    }
+}
+
+/// Whether an order is one that can be had; otherwise one sentence.
+fn check(order: &QueueOrder, memory_max: u64) -> Result<(), String> {
+    let &QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } = order;
+    if [rx_ring_len, tx_ring_len].iter().any(|len| !len.is_power_of_two() || !RING_LENS.contains(len)) {
+        return Err("a ring of a ConnectX has a power of two of entries, from 8 to 8,192".into());
+    }
+    let is_whole = umem_len > 0 && umem_len.is_multiple_of(PAGE_LEN) && address.is_multiple_of(PAGE_LEN);
+    if !is_whole || chunk_len < CHUNK_LEN_MIN || address == 0 || address.checked_add(umem_len).is_none() {
+        return Err(format!("{umem_len} bytes for buffers of {chunk_len} at {address:#x} are no packet buffers"));
+    }
+    if umem_len > memory_max {
+        return Err(too_large(umem_len, memory_max));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_that_no_client_of_ours_makes_is_refused() {
+        let sound =
+            QueueOrder { umem_len: 1 << 20, chunk_len: 1600, rx_ring_len: 64, tx_ring_len: 64, address: 1 << 40 };
+        let refuse = |order: QueueOrder, says: &str| {
+            let refused = check(&order, 1 << 20).unwrap_err();
+            assert!(refused.contains(says), "{refused}");
+        };
+        check(&sound, 1 << 20).unwrap();
+        refuse(QueueOrder { rx_ring_len: 0, ..sound }, "power of two");
+        refuse(QueueOrder { tx_ring_len: 1 << 31, ..sound }, "power of two");
+        refuse(QueueOrder { chunk_len: 1, ..sound }, "no packet buffers");
+        refuse(QueueOrder { umem_len: 0, ..sound }, "no packet buffers");
+        refuse(QueueOrder { umem_len: 4097, ..sound }, "no packet buffers");
+        refuse(QueueOrder { address: 0, ..sound }, "no packet buffers");
+        refuse(QueueOrder { address: 8, ..sound }, "no packet buffers");
+        refuse(QueueOrder { address: u64::MAX - 4095, ..sound }, "no packet buffers");
+        refuse(QueueOrder { umem_len: 2 << 20, ..sound }, "--memory 3");
     }
 }
