@@ -517,7 +517,7 @@ mod tests {
         const BLOCKS: usize = 16_000;
         for class in [0, 7, CLASSES - 1] {
             let (heap, [taker, giver]) = (Heap::new(), [const { Cache::new() }; 2]);
-            [&taker, &giver].map(|cache| cache.state.set(CacheState::Used));
+            [&taker, &giver].into_iter().for_each(|cache| cache.state.set(CacheState::Used));
             for _ in 0..BLOCKS {
                 let block = match taker.take(class) {
                     block if block.is_null() => taker.refill(&heap, class),
