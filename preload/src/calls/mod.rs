@@ -385,6 +385,10 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
         }
         return Ours(set);
     }
+    if socket.kind == Kind::Stream && groups::is_the_twins(level, name) {
+        // A stream keeps what concerns groups, and does nothing with it.
+        return Pass;
+    }
     match options::handled_by(socket.kind, level, name, value) {
         HandledBy::Engine => (),
         HandledBy::Device if !config::interface().is_named_by(name, value) => return Ours(Err(Errno::ENOPROTOOPT)),
@@ -392,7 +396,7 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
             socket.note(level, name, value);
             return Pass;
         }
-        HandledBy::Kernel => return Ours(Err(options::refusal(socket.kind, level, name))),
+        HandledBy::Kernel => return Ours(Err(options::refusal(socket.kind, level, name, value.len()))),
     }
     let done = engine.call(|sockets, cx| sockets.setsockopt(id, level, name, value, cx));
     if done.is_ok() {

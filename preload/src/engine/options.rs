@@ -111,11 +111,15 @@ pub(crate) fn handled_by(kind: Kind, level: c_int, name: c_int, value: &[u8]) ->
     }
 }
 
-/// The error of an option that only the kernel has.
-pub(crate) fn refusal(kind: Kind, level: c_int, name: c_int) -> Errno {
+/// The error of an option that only the kernel has, with a value of so many bytes.
+pub(crate) fn refusal(kind: Kind, level: c_int, name: c_int, len: usize) -> Errno {
+    let is_short = len < size_of::<c_int>();
     match (level, name) {
         // A congestion control that is not loaded.
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) if kind == Kind::Stream => Errno::ENOENT,
+        // The kernel looks at the length before it looks for the option.
+        (libc::SOL_SOCKET, _) if is_short => Errno::EINVAL,
+        (libc::IPPROTO_TCP, _) if is_short && kind == Kind::Stream => Errno::EINVAL,
         // Values of options that we have otherwise.
         (libc::SOL_SOCKET, libc::SO_TIMESTAMPING | SO_TIMESTAMPING_NEW | libc::SO_MAX_PACING_RATE) => Errno::EINVAL,
         _ => Errno::ENOPROTOOPT,

@@ -1,4 +1,5 @@
-// Plays the calls that it is sent: player SOCKET ADDRESS-OF-THE-PEER. A line from the unix socket is
+// Plays the calls that it is sent: player SOCKET ADDRESS-OF-THE-PEER
+// OWN-ADDRESS. A line from the unix socket is
 // a call, `OP A B C SEED`, with sockets and epoll sets named by small numbers; the line that it
 // answers has what the call returned, and the bytes as a hash. scripts.rs knows the same numbers.
 #define _GNU_SOURCE
@@ -7,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -26,7 +28,7 @@
 enum { SLOTS = 12, SETS = 3, LEN_MAX = 70000 };
 
 static int fds[SLOTS], sets[SETS];
-static const char *peer;
+static const char *peer, *own;
 static unsigned char bytes[LEN_MAX];
 static char answer[4096];
 static int used;
@@ -184,11 +186,68 @@ static void selects(void) {
         if (fds[i] >= 0) put(" %ld", FD_ISSET(fds[i], &readable) * 2 + FD_ISSET(fds[i], &writable));
 }
 
+// Options that change nothing of what the script's other calls return, and those that can only be
+// read. scripts.rs knows how many there are.
+static const struct option {
+    int level, name, len;
+    // Is set, and its value is the same on both sides.
+    int is_set, is_same;
+} options[] = {
+    {SOL_SOCKET, SO_KEEPALIVE, 4, 1, 1},        {SOL_SOCKET, SO_BROADCAST, 4, 1, 1},
+    {SOL_SOCKET, SO_PRIORITY, 4, 0, 1},         {SOL_SOCKET, SO_LINGER, 8, 0, 1},
+    {SOL_SOCKET, SO_TYPE, 4, 1, 1},             {SOL_SOCKET, SO_DOMAIN, 4, 1, 1},
+    {SOL_SOCKET, SO_PROTOCOL, 4, 1, 1},         {SOL_SOCKET, SO_ACCEPTCONN, 4, 1, 1},
+    {SOL_SOCKET, SO_RCVBUF, 4, 0, 0},           {SOL_SOCKET, SO_SNDBUF, 4, 0, 0},
+    {SOL_SOCKET, SO_RCVTIMEO, 16, 0, 1},        {SOL_SOCKET, SO_REUSEPORT, 4, 0, 1},
+    {SOL_SOCKET, SO_TIMESTAMPNS, 4, 1, 1},      {SOL_SOCKET, SO_RXQ_OVFL, 4, 1, 1},
+    {IPPROTO_IP, IP_TTL, 4, 1, 1},              {IPPROTO_IP, IP_TOS, 4, 1, 1},
+    {IPPROTO_IP, IP_PKTINFO, 4, 1, 1},          {IPPROTO_IP, IP_RECVTTL, 4, 1, 1},
+    {IPPROTO_IP, IP_RECVTOS, 4, 1, 1},          {IPPROTO_IP, IP_FREEBIND, 4, 1, 1},
+    {IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 4, 1, 1}, {IPPROTO_IP, IP_MULTICAST_TTL, 4, 1, 1},
+    {IPPROTO_IP, IP_MULTICAST_LOOP, 4, 1, 1},   {IPPROTO_IP, IP_MULTICAST_ALL, 4, 1, 1},
+    {IPPROTO_IP, IP_MINTTL, 4, 0, 1},           {IPPROTO_IP, IP_MTU_DISCOVER, 4, 0, 1},
+    {IPPROTO_TCP, TCP_NODELAY, 4, 1, 1},        {IPPROTO_TCP, TCP_KEEPIDLE, 4, 1, 1},
+    {IPPROTO_TCP, TCP_KEEPINTVL, 4, 1, 1},      {IPPROTO_TCP, TCP_KEEPCNT, 4, 1, 1},
+    {IPPROTO_TCP, TCP_SYNCNT, 4, 1, 1},         {IPPROTO_TCP, TCP_LINGER2, 4, 1, 1},
+    {IPPROTO_TCP, TCP_QUICKACK, 4, 1, 0},       {IPPROTO_TCP, TCP_CORK, 4, 0, 1},
+    {IPPROTO_TCP, TCP_USER_TIMEOUT, 4, 0, 1},   {IPPROTO_TCP, TCP_CONGESTION, 16, 0, 0},
+    {IPPROTO_TCP, TCP_DEFER_ACCEPT, 4, 0, 1},   {IPPROTO_TCP, TCP_NOTSENT_LOWAT, 4, 0, 1},
+    {IPPROTO_TCP, 77, 4, 1, 1},                 {IPPROTO_IP, 77, 4, 1, 1},
+    {SOL_SOCKET, 999, 4, 1, 1},                 {999, 1, 4, 1, 1},
+};
+enum { OPTIONS = sizeof options / sizeof *options };
+
+// Sets an option to a value, of which so many bytes are named; returns what it is then, in so much
+// room.
+static void has_option(int fd, int number, int len, int value) {
+    const struct option *option = &options[number % OPTIONS];
+    int values[4] = {value, value, value, value};
+    socklen_t room = len;
+    if (option->is_set) put_result(setsockopt(fd, option->level, option->name, values, len)), put(" ", 0);
+    memset(values, 0, sizeof values);
+    put_result(getsockopt(fd, option->level, option->name, values, &room));
+    put(" len %ld", room);
+    if (option->is_same) put(" %08lx", hash((unsigned char *)values, sizeof values));
+}
+
+// Joins or leaves a group at the address of the interface.
+static void is_member(int fd, int number, int joins) {
+    struct ip_mreqn group = {.imr_multiaddr.s_addr = htonl(0xefc80101 + number)};
+    inet_pton(AF_INET, own, &group.imr_address);
+    put_result(setsockopt(fd, IPPROTO_IP, joins ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &group, sizeof group));
+}
+
+// Whether a set has something to report, for those who poll it.
+static void set_is_ready(int set) {
+    struct pollfd entry = {set, POLLIN, 0};
+    put_result(poll(&entry, 1, 0)), put(" %lx", entry.revents);
+}
+
 // What a set reports in some calls: one call may leave out sockets that the next one reports, here
 // those of the kernel while the library has others.
 static void waits(int set, int max) {
     struct epoll_event events[16];
-    unsigned reported[SLOTS] = {0};
+    unsigned reported[SLOTS + SETS] = {0};
     for (int calls = 0; calls < 40; calls++) {
         struct timespec pause = {0, 50000};
         int count = epoll_wait(set, events, max, 0);
@@ -196,7 +255,7 @@ static void waits(int set, int max) {
         for (int i = 0; i < count; i++) reported[events[i].data.u64] |= events[i].events;
         nanosleep(&pause, NULL);
     }
-    for (int i = 0; i < SLOTS; i++)
+    for (int i = 0; i < SLOTS + SETS; i++)
         if (reported[i]) put(" %ld", i), put(":%lx", reported[i]);
 }
 
@@ -262,6 +321,14 @@ static void act(int op, int a, int b, int c, unsigned seed) {
     case 20: put_result(fcntl(fd, F_GETFL)); break;
     case 21: selects(); break;
     case 22: put_result(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on)); break;
+    case 23: has_option(fd, b, c, seed); break;
+    case 24: is_member(fd, b, c); break;
+    case 25: {
+        struct epoll_event event = {seed, {.u64 = SLOTS + b}};
+        put_result(epoll_ctl(sets[a], c, sets[b], &event));
+        break;
+    }
+    case 26: set_is_ready(sets[a]); break;
     default: put("no such call", 0);
     }
 }
@@ -271,7 +338,7 @@ int main(int count, char **arguments) {
     struct sigaction handler = {.sa_handler = is_interrupted};
     int op, a, b, c;
     unsigned seed;
-    peer = arguments[2];
+    peer = arguments[2], own = arguments[3];
     strncpy(place.sun_path, arguments[1], sizeof place.sun_path - 1);
     int control = socket(AF_UNIX, SOCK_STREAM, 0);
     if (connect(control, (struct sockaddr *)&place, sizeof place) != 0) return 1;

@@ -8,7 +8,7 @@
 mod scripts;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
@@ -26,6 +26,11 @@ const STEPS: usize = 100;
 /// Sockets and sets that a script has at a time.
 const SLOTS: usize = 12;
 const SETS: usize = 3;
+/// Options that the player knows, and groups.
+const OPTIONS: usize = 42;
+const GROUPS: usize = 3;
+/// The first group's address, 239.200.1.1.
+const FIRST_GROUP: u32 = 0xefc8_0101;
 /// How long the two sides may take to become alike, and the peer's act to be seen. A script whose
 /// sides are alike never waits as long.
 const ALIKE: Duration = Duration::from_secs(3);
@@ -51,6 +56,8 @@ enum Act {
     Close(usize),
     Reset(usize),
     SendDatagram(u16, usize),
+    /// To a group, by its number and the port.
+    SendToGroup(usize, u16),
     ReadDatagram,
 }
 
@@ -82,11 +89,11 @@ impl Side {
         let place = folder.join(if is_ours { "ours" } else { "kernel" });
         let _ = std::fs::remove_file(&place);
         let listener = UnixListener::bind(&place).unwrap();
-        let (place, peer) = (place.to_str().unwrap().to_owned(), THEIRS.to_string());
+        let (place, peer, own) = (place.to_str().unwrap().to_owned(), THEIRS.to_string(), OURS.to_string());
         let player = if is_ours {
-            start(wire, program, &[&place, &peer])
+            start(wire, program, &[&place, &peer, &own])
         } else {
-            Program::start(&wire.near, program, &[&place, &peer])
+            Program::start(&wire.near, program, &[&place, &peer, &own])
         };
         let (calls, _) = listener.accept().unwrap();
         calls.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -128,6 +135,7 @@ impl Peer {
             namespace.run(|| (TcpListener::bind((THEIRS, 7_000)).unwrap(), UdpSocket::bind((THEIRS, 7_000)).unwrap()));
         listener.set_nonblocking(true).unwrap();
         datagrams.set_nonblocking(true).unwrap();
+        rustix::net::sockopt::set_ip_multicast_if(&datagrams, &THEIRS).unwrap();
         Self { namespace: namespace.name().to_owned(), listener, datagrams, connections: Vec::new() }
     }
 
@@ -164,6 +172,10 @@ impl Peer {
             Act::SendDatagram(port, len) => {
                 let bytes: Vec<u8> = (0..len).map(|at| (at * 3) as u8).collect();
                 said(self.datagrams.send_to(&bytes, (OURS, port)))
+            }
+            Act::SendToGroup(number, port) => {
+                let group = Ipv4Addr::from(FIRST_GROUP + number as u32);
+                said(self.datagrams.send_to(b"to the group", (group, port)))
             }
             Act::ReadDatagram => {
                 let mut bytes = vec![0; 66_000];
@@ -226,7 +238,7 @@ impl Random {
                 _ => Act::Reset(idx),
             });
         }
-        Step::Call(match self.below(34) {
+        Step::Call(match self.below(42) {
             0 | 1 => call(1, slot, port.into(), 0, 0),
             2 | 3 => call(2, slot, 8, 0, 0),
             4 => call(3, slot, 7_002, 0, 0),
@@ -247,6 +259,17 @@ impl Random {
             29 => call(19, slot, 0, 0, 0),
             30 => call(self.pick(&[20, 21, 22]) as u8, slot, 0, 0, 0),
             31 => return Step::Act(Act::Connect(port)),
+            34..=37 => {
+                let (option, len) = (self.below(OPTIONS), self.pick(&[4, 4, 4, 0, 1, 2, 3, 8, 16]));
+                let value = self.pick(&[0, 1, 1, 2, 7, 64, 255, 256, 1_000, 65_536, 0x7fff_ffff, 0xffff_ffff]);
+                call(23, slot, option, len, value as u32)
+            }
+            38 => call(24, slot, self.below(GROUPS), self.below(3).min(1), 0),
+            39 => return Step::Act(Act::SendToGroup(self.below(GROUPS), port)),
+            40 if self.sets_differ(script, set) => {
+                call(25, set, (set + 1) % SETS, self.pick(&[1, 1, 2, 3]), self.events())
+            }
+            40 | 41 => call(26, set, 0, 0, 0),
             32 => {
                 let len = self.pick(&[0, 1, 100, 1_400, 5_000]);
                 // The kernel puts fragments together, so that a later datagram which is whole may
@@ -256,6 +279,11 @@ impl Random {
             }
             _ => return Step::Act(Act::ReadDatagram),
         })
+    }
+
+    /// Whether a set may be a member of the next one.
+    fn sets_differ(&self, script: &Script, set: usize) -> bool {
+        script.sets[set] && script.sets[(set + 1) % SETS]
     }
 
     fn flags(&mut self) -> u32 {
