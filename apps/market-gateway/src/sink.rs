@@ -288,6 +288,11 @@ impl EventSink for RingSink {
     }
 
     #[inline]
+    fn alive(&mut self) {
+        self.shared.ring.borrow_mut().alive(self.channel);
+    }
+
+    #[inline]
     fn event(&mut self, seq: u64, event: &Event, change: Option<Change>, books: &impl Books) {
         self.publish_event(seq, event, change, books, Flags::default());
     }

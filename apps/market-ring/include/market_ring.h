@@ -59,6 +59,8 @@ extern "C" {
 #define MARKET_RING_AT_SESSION 4
 #define MARKET_RING_AT_NEXT 16
 #define MARKET_RING_AT_CLOSED 32
+/* A word for each channel below 448, which changes while the channel lives. */
+#define MARKET_RING_AT_LIFE 64
 
 enum market_ring_kind {
     MARKET_RING_ADD = 1,

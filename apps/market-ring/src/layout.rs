@@ -25,6 +25,11 @@ pub(crate) const AT_SESSION: usize = 4;
 pub(crate) const AT_NEXT: usize = 16;
 /// Set once the writer has ended the stream in order.
 pub(crate) const AT_CLOSED: usize = 32;
+/// A word for each channel, which changes while the channel lives. A writer that is older leaves
+/// them at 0.
+pub(crate) const AT_LIFE: usize = 64;
+/// Channels that have such a word.
+pub(crate) const LIVES: usize = HEADER_WORDS - AT_LIFE;
 
 /// The most records of a ring: 128 GiB, more than any machine of today gives to one.
 pub(crate) const RECORDS_MAX: u64 = 1 << 30;

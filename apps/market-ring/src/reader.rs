@@ -7,8 +7,8 @@ use std::path::Path;
 
 use crate::error::{OpenError, OpenProblem};
 use crate::layout::{
-    AT_CLOSED, AT_MAGIC, AT_NEXT, AT_QUOTES, AT_RECORDS, AT_SESSION, AT_VERSION, GROUP, HEADER_WORDS, Layout, MAGIC,
-    RECORD_WORDS, VERSION,
+    AT_CLOSED, AT_LIFE, AT_MAGIC, AT_NEXT, AT_QUOTES, AT_RECORDS, AT_SESSION, AT_VERSION, GROUP, HEADER_WORDS, LIVES,
+    Layout, MAGIC, RECORD_WORDS, VERSION,
 };
 use crate::memory::ReadWords;
 use crate::quote::{Conflated, Quote};
@@ -212,6 +212,14 @@ impl RingReader {
             return Ok((news > 0).then(|| Conflated { quote: Quote::from_words(&body), merged: news - 1 }));
         }
         Err(Torn)
+    }
+
+    /// A number that changes while a channel lives, with events or without. It stays where its feed
+    /// is silent, where the writer has ended, and for channels from 448 on.
+    #[inline]
+    pub fn life(&self, channel: u16) -> u64 {
+        let channel = usize::from(channel);
+        if channel < LIVES { self.words.load(AT_LIFE + channel, Ordering::Acquire) } else { 0 }
     }
 
     /// Quotes that the ring has.

@@ -422,3 +422,13 @@ fn header_gives_each_kind_and_each_flag_a_name_of_its_own() {
         assert_eq!(numbers.get(name.as_str()).copied(), Some(number.to_string().as_str()), "{name}");
     }
 }
+
+#[test]
+fn channel_that_lives_has_another_number_and_one_beyond_the_words_never() {
+    let Rig { mut writer, reader, .. } = rig(4, 64);
+    let lives = |reader: &RingReader| [0, 447, 448, u16::MAX].map(|channel| reader.life(channel));
+    assert_eq!(lives(&reader), [0; 4]);
+    [0, 447, 447, 448, u16::MAX].into_iter().for_each(|channel| writer.alive(channel));
+    assert_eq!(lives(&reader), [1, 2, 0, 0]);
+    assert_eq!((reader.next_seq(), reader.quotes()), (0, 64), "no other word is touched");
+}

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::error::{OpenError, OpenProblem};
 use crate::layout::{
-    AT_CLOSED, AT_MAGIC, AT_NEXT, AT_QUOTES, AT_RECORDS, AT_SESSION, AT_VERSION, Layout, MAGIC, VERSION,
+    AT_CLOSED, AT_LIFE, AT_MAGIC, AT_NEXT, AT_QUOTES, AT_RECORDS, AT_SESSION, AT_VERSION, LIVES, Layout, MAGIC, VERSION,
 };
 use crate::memory::WriteWords;
 use crate::quote::Quote;
@@ -138,6 +138,17 @@ impl RingWriter {
         let mut quote = Quote::from_words(&body.each_ref().map(|word| word.load(Ordering::Relaxed)));
         change(&mut quote);
         self.update(idx, &quote)
+    }
+
+    /// Says that a channel lives, whether it has brought something new or not. Costs a store.
+    /// Channels from 448 on have no place for it.
+    #[inline]
+    pub fn alive(&mut self, channel: u16) {
+        let channel = usize::from(channel);
+        if channel < LIVES {
+            let word = &self.words.words()[AT_LIFE + channel];
+            word.store(word.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+        }
     }
 
     /// Quotes that the ring has.

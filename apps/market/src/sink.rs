@@ -22,6 +22,10 @@ pub trait EventSink {
         let _ = now_ns;
     }
 
+    /// A packet of the channel's present session came, with something new or without: the channel
+    /// lives.
+    fn alive(&mut self) {}
+
     /// An event of the message with number `seq` (0 where it has none), and its effect on a book.
     fn event(&mut self, seq: u64, event: &Event, change: Option<Change>, books: &impl Books) {
         let _ = (seq, event, change, books);
@@ -79,6 +83,12 @@ impl<A: EventSink, B: EventSink> EventSink for (A, B) {
     fn packet(&mut self, now_ns: u64) {
         self.0.packet(now_ns);
         self.1.packet(now_ns);
+    }
+
+    #[inline]
+    fn alive(&mut self) {
+        self.0.alive();
+        self.1.alive();
     }
 
     #[inline]

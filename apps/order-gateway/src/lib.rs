@@ -8,9 +8,10 @@
 //! ```
 //!
 //! [`Gateway`] has no line and no clock, and a [`Run`] has those of its [`host`]: the same code
-//! runs over [`kernel`] sockets, over wirepath's TCP ([`wire`]) and in tests. It starts disarmed,
-//! with limits of zero where none are set. A request that is refused has written nothing but its
-//! reason.
+//! runs over [`kernel`] sockets, over wirepath's TCP ([`wire`]) and in tests. Where the feed is not
+//! ITCH over MoldUDP64, or is to be recovered, [`Quotes`] takes the best prices of a
+//! market-gateway. It starts disarmed, with limits of zero where none are set. A request that is
+//! refused has written nothing but its reason.
 
 mod audit;
 mod config;
@@ -25,6 +26,7 @@ pub mod kernel;
 mod limits;
 mod memory;
 mod orders;
+mod quotes;
 mod rdma_port;
 mod run;
 pub mod standby;
@@ -42,6 +44,7 @@ pub use gateway::Gateway;
 pub use limits::LimitsFile;
 pub use memory::{MappedFile, SyncPolicy};
 pub use orders::{OrderRequest, Orders};
+pub use quotes::{News, Quotes};
 pub use rdma_port::RdmaPort;
 pub use run::{LineConfig, Run, Turn};
 pub use strategy::{BookEvent, Strategy};

@@ -23,7 +23,7 @@ use order_gateway::standby::{Followed, MirrorPolicy, Role, StandbyLink, follow, 
 use order_gateway::wire::{WireHost, WirePort};
 use order_gateway::{
     Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, LimitsFile, LineConfig, MappedFile,
-    MirrorConfig, RdmaPort, Run, StandbyConfig, Strategy, SyncPolicy, TimedSync, VenueClient, journal_csv,
+    MirrorConfig, Quotes, RdmaPort, Run, StandbyConfig, Strategy, SyncPolicy, TimedSync, VenueClient, journal_csv,
 };
 use samples::SampleStrategy;
 use wirepath::worker::StopFlag;
@@ -230,6 +230,7 @@ fn trade_by<S: VenueSession>(
     }
     let has_feed = config.feed().next().is_some();
     run.feed = has_feed.then(|| (Feed::new(&symbols, &FeedConfig::default()), sockets));
+    run.quotes = config.quotes(&symbols).map(|(ring, names)| Quotes::new(&ring, &names));
     run.audit = config.audit.as_deref().map(start_audit).transpose()?;
     run.commands = Some(start_control(config, limits, kill)?);
     run.standby = standby;

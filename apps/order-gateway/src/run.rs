@@ -17,6 +17,7 @@ use crate::drop_copy::{Difference, DropCopyLine};
 use crate::feed::Feed;
 use crate::gateway::Gateway;
 use crate::host::{Attempt, Attempted, Host, Stream, is_nothing};
+use crate::quotes::{News, Quotes};
 use crate::standby::{PrimaryEvent, StandbyLink};
 use crate::strategy::Strategy;
 use crate::sync::TimedSync;
@@ -67,6 +68,8 @@ pub struct Run<T, S, M> {
     pub line: LineConfig,
     /// The books, and the sockets of the lines. By default none.
     pub feed: Option<(Feed, Vec<UdpSocket>)>,
+    /// The quotes of a market-gateway. By default none.
+    pub quotes: Option<Quotes>,
     /// The log of raw bytes. By default none.
     pub audit: Option<Audit>,
     /// The thread that writes the journal to its disk. By default none.
@@ -125,6 +128,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             gateway,
             line,
             feed: None,
+            quotes: None,
             audit: None,
             sync: None,
             commands: None,
@@ -172,7 +176,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         let may_send = self.follow(report) && self.obey_kill(report);
         // An order of now would leave when the standby has not taken over.
         if !self.standby.as_ref().is_some_and(StandbyLink::hands_over) {
-            is_busy |= self.feed();
+            is_busy |= self.feed() | self.quotes(report);
         }
         if self.connection.stream.is_none() && may_send {
             self.connect(report);
@@ -402,6 +406,21 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             }
         });
         written
+    }
+
+    /// Takes what is new in the ring of a market-gateway.
+    fn quotes(&mut self, report: &mut impl FnMut(&str)) -> bool {
+        let Some(quotes) = &mut self.quotes else { return false };
+        let (gateway, now_ns) = (&mut self.gateway, self.host.now_ns());
+        quotes.poll(now_ns, |news| match news {
+            News::Book(book) => gateway.on_book(book),
+            News::Alive(instrument) => gateway.core_mut().instrument_heard(instrument, now_ns),
+            News::Opened(path) => report(&format!("quotes come from {}", path.display())),
+            News::Lost(path) => report(&format!(
+                "the market-gateway of {} has ended: no orders pass until there is another one",
+                path.display()
+            )),
+        })
     }
 
     fn feed(&mut self) -> bool {

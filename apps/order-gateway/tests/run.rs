@@ -24,6 +24,7 @@ use market::framing::PacketWriter;
 use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
 use market::itch50::{AddOrder, Head, Message};
 use market::{Capacity, Locate, Price, Side};
+use market_ring::{Quote, RingConfig, RingWriter};
 use order_entry::Refusal;
 use order_entry::journal::Journal;
 use order_entry::risk::{KillSwitch, Limit};
@@ -32,7 +33,7 @@ use order_gateway::host::{Host, Listener, Stream, Waits};
 use order_gateway::kernel::Kernel;
 use order_gateway::standby::StandbyLink;
 use order_gateway::{
-    BookEvent, Core, Feed, FeedConfig, Gateway, LineConfig, OrderRequest, Orders, Run, Strategy, TimedSync,
+    BookEvent, Core, Feed, FeedConfig, Gateway, LineConfig, OrderRequest, Orders, Quotes, Run, Strategy, TimedSync,
 };
 
 /// Its time is what a test says.
@@ -176,6 +177,40 @@ fn datagrams_that_are_not_the_feeds_do_not_keep_a_dead_feed_alive() {
     for datagram in [packet(ours), heartbeat(ours, 3)] {
         assert!(answer_behind(&datagram).is_ok(), "{}", datagram.escape_ascii());
     }
+}
+
+#[test]
+fn quotes_of_a_market_gateway_let_orders_pass_while_their_channel_lives() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ring");
+    let config = RingConfig { records: 64, quotes: 64, ..RingConfig::default() };
+    let mut ring = RingWriter::create(&path, &config).unwrap();
+    let (mut run, clock) = run(&KillSwitch::new(), Late::default());
+    run.quotes = Some(Quotes::new(&path, &[SYMBOL]));
+    run.gateway.core_mut().arm(SECOND);
+    assert!(turn(&mut run)[0].starts_with("quotes come from"));
+    let quote = Quote { symbol: SYMBOL, channel: 2, bid_qty: 100, ask_qty: 100, ..Quote::default() };
+    let (bid_px, ask_px) = (Price(100_000), Price(100_100));
+    let quote = Quote { bid_px, ask_px, ..quote };
+    let answer = |run: &mut TestRun<Late>, at_ns| {
+        clock.set(at_ns);
+        turn(run);
+        let last = run.gateway.strategy().answers.last().copied()?;
+        Some(last.map(drop).map_err(|refusal| match refusal {
+            Refusal::Risk(reject) => reject.limit,
+            other => panic!("{other}"),
+        }))
+    };
+    ring.update(0, &quote);
+    assert_eq!(answer(&mut run, SECOND), None, "the strategy waits a second");
+    assert_eq!(answer(&mut run, 2 * SECOND), Some(Err(Limit::StaleBook)), "the quote may be of yesterday");
+    ring.alive(2);
+    assert_eq!(answer(&mut run, 2 * SECOND), Some(Err(Limit::StaleBook)), "and waits again");
+    ring.alive(2);
+    assert_eq!(answer(&mut run, 3 * SECOND), Some(Ok(())));
+    ring.update(0, &quote);
+    assert_eq!(answer(&mut run, 3 * SECOND), Some(Ok(())));
+    assert_eq!(answer(&mut run, 4 * SECOND), Some(Err(Limit::SilentFeed)));
 }
 
 /// A connection that notes how it ends, and breaks when it is told to.

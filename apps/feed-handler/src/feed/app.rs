@@ -745,6 +745,9 @@ impl<P: Protocol, S: EventSink + Clone> Learner for Feed<P, S> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use market::framing::PacketWriter;
     use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
     use market::itch50::{AddOrder, Head};
@@ -835,6 +838,36 @@ mod tests {
         let (is_stale, told) = process(3, b"A");
         assert!(is_stale && told.len() == 1 && told[0].contains("could not be decoded"), "{told:?}");
         assert_eq!(process(4, &add(3)), (true, vec![]), "each is told once");
+    }
+
+    /// Counts the packets that show that its channel lives.
+    #[derive(Clone, Default)]
+    struct Pulse(Arc<AtomicU64>);
+
+    impl EventSink for Pulse {
+        fn alive(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn packets_of_the_session_show_that_a_channel_lives_and_forged_ones_do_not() {
+        let (pulse, block) = (Pulse::default(), Block::heap());
+        let config = FeedConfig { learned_max: 1, groups: vec![line().group], ..config() };
+        let sampler = Sampler::new(MonotonicClock::start(), 0);
+        let mut feed = Feed::<MoldItch50, _>::with_sink(config, pulse.clone(), sampler, &block.scope("worker0"));
+        let mut lives = |bytes: &[u8]| {
+            let packet = MoldUdp64::parse(bytes).unwrap();
+            let (idx, line) = feed.open(0, &header(0)).unwrap();
+            let before = pulse.0.load(Ordering::Relaxed);
+            feed.process(idx, line, &packet, 0, || None);
+            pulse.0.load(Ordering::Relaxed) > before
+        };
+        assert!(lives(&packet(0, 1)) && lives(&packet(0, 1)), "a copy has nothing new");
+        assert!(!lives(&packet(7, 2)), "nothing confirms its session");
+        let mut room = [0; 32];
+        let heartbeat = PacketWriter::<MoldUdp64>::new(MoldHeader::new(*b"0000000000", 2), &mut room).unwrap().finish();
+        assert!(lives(heartbeat));
     }
 
     #[test]

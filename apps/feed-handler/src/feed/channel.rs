@@ -118,6 +118,9 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
             Verdict::Keep => self.keep(packet, hold()),
             Verdict::Discard => {}
         }
+        if self.arbiter.session() == Some(packet.header.session) {
+            self.builder.sink.alive();
+        }
         self.drain(now_ns, counters);
     }
 

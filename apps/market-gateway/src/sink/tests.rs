@@ -303,3 +303,10 @@ fn quote_of_an_event_behind_an_image_keeps_its_numbers() {
     feed.reader.read_quotes(|_, found| numbers.push((found.quote.venue_seq, found.quote.exchange_ns)));
     assert_eq!(numbers[0], (8, 77));
 }
+
+#[test]
+fn channel_that_lives_says_so_in_the_ring() {
+    let mut feed = Feed::new();
+    feed.sink.alive();
+    assert_eq!([0, 1].map(|channel| feed.reader.life(channel)), [1, 0]);
+}

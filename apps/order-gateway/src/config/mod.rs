@@ -3,6 +3,7 @@
 mod drop_copy;
 mod ilink3;
 mod mirror;
+mod quotes;
 mod venue;
 
 use std::fmt;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use self::drop_copy::DropCopySection;
+use self::quotes::QuotesSection;
 use crate::core::{Instrument, KillLine};
 use crate::drop_copy::DropCopyConfig;
 use crate::error::Error;
@@ -66,6 +68,9 @@ pub struct Config {
     /// The feed's lines, one or two multicast groups. By default none: the strategy hears nothing.
     #[serde(default)]
     feed: Vec<Spanned<FeedLine>>,
+    /// The quotes of a market-gateway, instead of a feed. By default none.
+    #[serde(default)]
+    quotes: Option<Spanned<QuotesSection>>,
 }
 
 /// The strategies that the program has before a firm writes its own.
@@ -268,6 +273,15 @@ impl Config {
         self.journal.check()?;
         self.standby.as_ref().map_or(Ok(()), StandbyConfig::check)?;
         self.mirror.as_ref().map_or(Ok(()), MirrorConfig::check)?;
+        if let Some(section) = &self.quotes {
+            section.get_ref().check()?;
+            if !self.feed.is_empty() {
+                return Err(Problem::new(
+                    section.span(),
+                    "prices come from [quotes] or from [[feed]]: omit one of them",
+                ));
+            }
+        }
         for line in &self.feed {
             let group = line.get_ref().group;
             if !group.is_multicast() {
@@ -291,6 +305,10 @@ impl Config {
     pub fn lacks(&self, limits: &LimitsFile) -> Option<String> {
         if limits.venue_prevents_self_match() && !self.venue.has_self_match() {
             return Some(SELF_MATCH.to_owned());
+        }
+        let symbols: Vec<_> = limits.instruments().iter().map(|instrument| instrument.symbol).collect();
+        if let Some(name) = self.quotes.as_ref().and_then(|section| section.get_ref().unknown(&symbols)) {
+            return Some(format!("{name} has a name in [quotes], and no limits: add [[instruments]] with this symbol"));
         }
         let symbol = limits.without_multiplier().filter(|_| self.venue.is_of_futures())?;
         Some(format!(
@@ -328,6 +346,11 @@ impl Config {
     /// The drop copy.
     pub fn drop_copy(&self) -> Option<DropCopyConfig> {
         self.drop_copy.as_ref()?.get_ref().config(&self.venue)
+    }
+
+    /// The ring of a market-gateway, and what its feed calls each of these instruments.
+    pub fn quotes(&self, symbols: &[Symbol]) -> Option<(PathBuf, Vec<Symbol>)> {
+        self.quotes.as_ref().map(|section| section.get_ref().names(symbols))
     }
 
     /// Group and port of each line, and the address of the interface that joins it.

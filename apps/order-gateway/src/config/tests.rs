@@ -53,6 +53,22 @@ fn group_that_is_none_is_refused() {
     assert!(place(&text).2.contains("no multicast group"));
 }
 
+#[test]
+fn quotes_have_the_names_of_their_feed() {
+    let text = |rest: &str| format!("{GOOD}\n[quotes]\nring = \"/dev/shm/cme.ring\"\n{rest}\n");
+    let config = parse::<Config>(&text("names = { ESZ6 = \"#5485\", CLF7 = \"CL\" }"), Config::check).unwrap();
+    let ours = ["ESZ6", "CLF7", "AAPL"].map(|name| Symbol::new(name).unwrap());
+    let (ring, names) = config.quotes(&ours).unwrap();
+    assert_eq!(ring, Path::new("/dev/shm/cme.ring"));
+    assert_eq!(names, [Symbol::from_number(5_485), Symbol::new("CL").unwrap(), ours[2]]);
+    assert_eq!(config.quotes.as_ref().unwrap().get_ref().unknown(&ours[1..]), Some("ESZ6"));
+    for name in ["#", "#-1", "#4294967296", "", "TOO LONG A NAME"] {
+        assert!(place(&text(&format!("names = {{ ESZ6 = \"{name}\" }}"))).2.contains("1 to 8 bytes"), "{name}");
+    }
+    let both = text("[[feed]]\ngroup = \"239.0.0.1\"\nport = 1\ninterface = \"10.0.0.1\"");
+    assert!(place(&both).2.contains("omit one of them"));
+}
+
 /// What is written where, the line and column that the error names, and a word of it.
 #[test]
 fn each_mistake_is_named_with_line_and_column() {

@@ -195,6 +195,13 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         }
     }
 
+    /// The same of one instrument, whose feed is one of several.
+    pub fn instrument_heard(&mut self, instrument: InstrumentIdx, now_ns: u64) {
+        if let Some(market) = self.markets.get_mut(instrument.0 as usize) {
+            market.heard_ns = now_ns;
+        }
+    }
+
     /// Bytes to send, in order. Call [`Core::sent`] with as many as the line took.
     pub fn to_send(&self) -> &[u8] {
         self.session.to_send()

@@ -1,0 +1,294 @@
+//! Quotes of a market-gateway: the best prices of our instruments out of its ring in shared memory,
+//! whatever format the feed has and however it is recovered.
+//!
+//! ```text
+//!   market-gateway: feed, recovery, books ─▶ ring ─ quotes ─▶ Quotes ─ BookEvent ─▶ Strategy
+//!                                                └ life of channels ─▶ the books are not silent
+//! ```
+//!
+//! A quote that is stale or unconfirmed there is stale here, and one whose channel has not lived
+//! since we look may be of yesterday. A gateway that has ended makes all our books stale; its ring
+//! is opened again when there is another one.
+
+use std::path::{Path, PathBuf};
+
+use market::{Price, Symbol};
+use market_ring::{Flags, Quote, RingReader};
+use order_entry::risk::InstrumentIdx;
+
+use crate::strategy::BookEvent;
+
+/// Time between two looks for a ring that is not there, and for a writer that is silent: both are
+/// system calls.
+const LOOK_NS: u64 = 200_000_000;
+
+/// The quotes of our instruments.
+pub struct Quotes {
+    path: PathBuf,
+    ring: Option<Ring>,
+    look_at_ns: u64,
+    instruments: Box<[Followed]>,
+}
+
+/// An instrument of ours.
+struct Followed {
+    /// What the feed calls it.
+    symbol: Symbol,
+    /// The channel that brings it, once there is a quote.
+    channel: Option<u16>,
+    /// What was seen of that channel's life.
+    life: Option<u64>,
+    /// The channel has lived since it was first seen: before, a quote may be of yesterday.
+    is_alive: bool,
+    book: BookEvent,
+}
+
+/// A ring that is open.
+struct Ring {
+    reader: RingReader,
+    /// Of each quote: the name that it had last, and our instrument of that name.
+    known: Box<[(Symbol, Option<InstrumentIdx>)]>,
+}
+
+impl Quotes {
+    /// Follows instruments by the names that the feed has for them; their positions are their
+    /// numbers. The ring need not be there yet.
+    pub fn new(path: &Path, symbols: &[Symbol]) -> Self {
+        let instruments = (0..).zip(symbols).map(|(number, &symbol)| Followed::new(InstrumentIdx(number), symbol));
+        Self { path: path.to_owned(), ring: None, look_at_ns: 0, instruments: instruments.collect() }
+    }
+
+    /// Gives what is new to `take`. Returns whether there was anything.
+    pub fn poll(&mut self, now_ns: u64, mut take: impl FnMut(News<'_>)) -> bool {
+        let Self { ring: Some(Ring { reader, known }), instruments, .. } = self else {
+            return self.look_for_ring(now_ns, &mut take);
+        };
+        let mut is_busy = false;
+        reader.read_quotes(|idx, conflated| {
+            let quote = conflated.quote;
+            if known[idx].0 != quote.symbol {
+                known[idx] = (quote.symbol, find(instruments, quote.symbol));
+            }
+            if let Some(instrument) = known[idx].1 {
+                is_busy = true;
+                take(News::Book(&instruments[instrument.0 as usize].quote(&quote, now_ns)));
+            }
+        });
+        for followed in instruments.iter_mut().filter(|followed| followed.channel.is_some()) {
+            let life = followed.channel.map_or(0, |channel| reader.life(channel));
+            if let Some(news) = followed.live(life, now_ns) {
+                is_busy = true;
+                take(news);
+            }
+        }
+        if is_busy {
+            self.look_at_ns = now_ns.saturating_add(LOOK_NS);
+        } else if now_ns >= self.look_at_ns {
+            self.look_at_ns = now_ns.saturating_add(LOOK_NS);
+            // Where that cannot be told, silence stops orders in time.
+            if reader.is_writer_gone().unwrap_or(false) {
+                self.lose(now_ns, &mut take);
+            }
+        }
+        is_busy
+    }
+
+    /// Opens the ring where it is there, once in a while.
+    #[cold]
+    fn look_for_ring(&mut self, now_ns: u64, take: &mut impl FnMut(News<'_>)) -> bool {
+        if now_ns < self.look_at_ns {
+            return false;
+        }
+        self.look_at_ns = now_ns.saturating_add(LOOK_NS);
+        let Ok(reader) = RingReader::open(&self.path) else { return false };
+        // The file of a writer that was killed stays behind.
+        if reader.is_writer_gone().unwrap_or(true) {
+            return false;
+        }
+        let known = vec![(Symbol::NONE, None); reader.quotes()].into();
+        self.ring = Some(Ring { reader, known });
+        take(News::Opened(&self.path));
+        true
+    }
+
+    /// The gateway has ended: no book of ours is known any more.
+    #[cold]
+    fn lose(&mut self, now_ns: u64, take: &mut impl FnMut(News<'_>)) {
+        self.ring = None;
+        for followed in &mut self.instruments {
+            *followed = Followed::new(followed.book.instrument, followed.symbol);
+            take(News::Book(&BookEvent { is_stale: true, at_ns: now_ns, ..followed.book }));
+        }
+        take(News::Lost(&self.path));
+    }
+}
+
+impl Followed {
+    fn new(instrument: InstrumentIdx, symbol: Symbol) -> Self {
+        let book = BookEvent { instrument, ..BookEvent::default() };
+        Self { symbol, channel: None, life: None, is_alive: false, book }
+    }
+
+    /// Takes a quote; stale until its channel lives.
+    fn quote(&mut self, quote: &Quote, now_ns: u64) -> BookEvent {
+        if self.channel.replace(quote.channel) != Some(quote.channel) {
+            (self.life, self.is_alive) = (None, false);
+        }
+        self.book = event(self.book.instrument, quote, now_ns);
+        BookEvent { is_stale: self.book.is_stale || !self.is_alive, ..self.book }
+    }
+
+    /// Compares its channel's life with what was seen of it. The first that is new makes its quote
+    /// one of now.
+    fn live(&mut self, life: u64, now_ns: u64) -> Option<News<'_>> {
+        if self.life.replace(life).is_none_or(|seen| seen == life) {
+            return None;
+        }
+        if core::mem::replace(&mut self.is_alive, true) {
+            return Some(News::Alive(self.book.instrument));
+        }
+        self.book.at_ns = now_ns;
+        Some(News::Book(&self.book))
+    }
+}
+
+/// What a look into the ring has found.
+#[derive(Debug)]
+pub enum News<'a> {
+    /// The best prices of an instrument.
+    Book(&'a BookEvent),
+    /// The channel that brings an instrument lives, though its best prices are as they were.
+    Alive(InstrumentIdx),
+    /// There is a gateway.
+    Opened(&'a Path),
+    /// There is none any more.
+    Lost(&'a Path),
+}
+
+fn find(instruments: &[Followed], symbol: Symbol) -> Option<InstrumentIdx> {
+    let number = instruments.iter().position(|followed| followed.symbol == symbol)?;
+    Some(InstrumentIdx(number as u32))
+}
+
+fn event(instrument: InstrumentIdx, quote: &Quote, at_ns: u64) -> BookEvent {
+    let side = |price: Price, qty: u64| (qty > 0).then(|| (price, u32::try_from(qty).unwrap_or(u32::MAX)));
+    let is_stale = quote.flags.contains(Flags::STALE) || quote.flags.contains(Flags::UNCONFIRMED);
+    let (bid, offer) = (side(quote.bid_px, quote.bid_qty), side(quote.ask_px, quote.ask_qty));
+    BookEvent { instrument, bid, offer, is_stale, at_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use market_ring::{RingConfig, RingWriter};
+    use tempfile::tempdir;
+
+    use super::*;
+
+    const OURS: [Symbol; 2] = [Symbol(*b"AAPL    "), Symbol::from_number(5_485)];
+    const SECOND: u64 = 1_000_000_000;
+
+    fn writer(path: &Path) -> RingWriter {
+        RingWriter::create(path, &RingConfig { records: 64, quotes: 64, ..RingConfig::default() }).unwrap()
+    }
+
+    fn quote(symbol: Symbol, channel: u16, bid_px: i64, flags: Flags) -> Quote {
+        Quote {
+            symbol,
+            channel,
+            bid_px: Price(bid_px),
+            bid_qty: 5,
+            ask_px: Price(bid_px + 2),
+            ask_qty: u64::MAX,
+            flags,
+            venue_seq: 1,
+            exchange_ns: 1,
+            receive_ns: 1,
+            publish_ns: 0,
+        }
+    }
+
+    /// What a look finds, in words.
+    fn look(quotes: &mut Quotes, now_ns: u64) -> Vec<String> {
+        let mut found = Vec::new();
+        quotes.poll(now_ns, |news| {
+            found.push(match news {
+                News::Book(book) => {
+                    let bid = book.bid.map_or(0, |(price, _)| price.0);
+                    format!("{} {bid}{}", book.instrument.0, if book.is_stale { " stale" } else { "" })
+                }
+                News::Alive(instrument) => format!("{} lives", instrument.0),
+                News::Opened(_) => "opened".into(),
+                News::Lost(_) => "lost".into(),
+            });
+        });
+        found
+    }
+
+    #[test]
+    fn quotes_of_our_instruments_are_found_by_the_names_of_the_feed_and_no_others() {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("ring");
+        let mut quotes = Quotes::new(&path, &OURS);
+        assert_eq!(look(&mut quotes, 0), [""; 0], "there is no ring yet");
+        let mut ring = writer(&path);
+        assert_eq!(look(&mut quotes, 1), [""; 0], "it is not looked for each turn");
+        assert_eq!(look(&mut quotes, SECOND), ["opened"]);
+        let none = Flags::default();
+        ring.update(1, &quote(OURS[1], 0, 99, none));
+        ring.update(2, &quote(OURS[0], 3, 199, none));
+        assert_eq!(look(&mut quotes, SECOND), ["1 99 stale", "0 199 stale"], "they may be of yesterday");
+        [0, 3].into_iter().for_each(|channel| ring.alive(channel));
+        assert_eq!(look(&mut quotes, SECOND), ["0 199", "1 99"]);
+        ring.update(0, &quote(Symbol(*b"MSFT    "), 0, 9, none));
+        ring.update(1, &quote(OURS[1], 0, 100, none));
+        ring.update(2, &quote(OURS[0], 3, 200, Flags::UNCONFIRMED));
+        assert_eq!(look(&mut quotes, SECOND), ["1 100", "0 200 stale"]);
+        ring.update(2, &quote(OURS[0], 3, 201, none));
+        assert_eq!(look(&mut quotes, SECOND), ["0 201"]);
+        // Its place is another instrument's now.
+        ring.update(2, &quote(OURS[1], 0, 7, Flags::STALE));
+        assert_eq!(look(&mut quotes, SECOND), ["1 7 stale"]);
+    }
+
+    #[test]
+    fn channel_that_lives_keeps_its_instruments_alive_and_no_others() {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("ring");
+        let mut ring = writer(&path);
+        let mut quotes = Quotes::new(&path, &OURS);
+        assert_eq!(look(&mut quotes, 0), ["opened"]);
+        ring.alive(3);
+        assert_eq!(look(&mut quotes, 0), [""; 0], "nothing of ours is known to be there");
+        ring.update(0, &quote(OURS[0], 3, 1, Flags::default()));
+        ring.update(1, &quote(OURS[1], 4, 2, Flags::default()));
+        assert_eq!(look(&mut quotes, 0), ["0 1 stale", "1 2 stale"]);
+        assert_eq!(look(&mut quotes, 0), [""; 0]);
+        for (channel, found) in [(4, "1 2"), (4, "1 lives"), (3, "0 1"), (4, "1 lives"), (3, "0 lives")] {
+            ring.alive(channel);
+            assert_eq!(look(&mut quotes, 0), [found]);
+        }
+        assert_eq!(look(&mut quotes, 0), [""; 0]);
+        // Its quote is another channel's now, which has not lived yet.
+        ring.update(0, &quote(OURS[0], 4, 1, Flags::default()));
+        assert_eq!(look(&mut quotes, 0), ["0 1 stale"]);
+    }
+
+    #[test]
+    fn gateway_that_ends_leaves_stale_books_and_its_next_one_is_found() {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("ring");
+        let mut ring = writer(&path);
+        let mut quotes = Quotes::new(&path, &OURS[..1]);
+        ring.update(0, &quote(OURS[0], 0, 5, Flags::default()));
+        assert_eq!((look(&mut quotes, 0), look(&mut quotes, 0)), (vec!["opened".into()], vec!["0 5 stale".into()]));
+        drop(ring);
+        assert_eq!(look(&mut quotes, 1), [""; 0]);
+        assert_eq!(look(&mut quotes, SECOND), ["0 0 stale", "lost"]);
+        let mut ring = writer(&path);
+        ring.update(0, &quote(OURS[0], 0, 6, Flags::default()));
+        assert_eq!(look(&mut quotes, 2 * SECOND), ["opened"]);
+        assert_eq!(look(&mut quotes, 2 * SECOND), ["0 6 stale"]);
+        ring.alive(0);
+        assert_eq!(look(&mut quotes, 2 * SECOND), ["0 6"]);
+    }
+}
