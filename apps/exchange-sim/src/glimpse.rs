@@ -16,6 +16,7 @@ use market::framing::Framing;
 use market::framing::mold_udp64::MoldUdp64;
 use market::itch50::glimpse::emit_end;
 use order_entry::session::Output;
+use order_entry::soupbin::LoginRejectReason::SessionNotAvailable;
 use order_entry::soupbin::{Credentials, Server, ServerConfig, ServerEvent, SessionId, judge_login};
 
 use crate::error::Error;
@@ -72,8 +73,14 @@ impl GlimpseServer {
         let listener = TcpListener::bind(own.address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let (queue, packets) = sync_channel(QUEUE_LEN);
-        let desk =
-            Desk { session, packets, orders: RestingOrders::default(), next: 1, counts: GlimpseCounts::default() };
+        let desk = Desk {
+            session,
+            packets,
+            orders: RestingOrders::default(),
+            next: 1,
+            has_gap: false,
+            counts: GlimpseCounts::default(),
+        };
         let credentials = own.credentials;
         let thread = thread::Builder::new().name("glimpse".into());
         let thread = thread.spawn(move || desk.run(&listener, &credentials));
@@ -102,6 +109,8 @@ struct Desk {
     orders: RestingOrders,
     /// The number after the last message that was applied.
     next: u64,
+    /// A packet was not handed over: the orders are wrong for good.
+    has_gap: bool,
     counts: GlimpseCounts,
 }
 
@@ -124,6 +133,7 @@ impl Desk {
         for _ in 0..QUEUE_LEN {
             match self.packets.try_recv() {
                 Ok(packet) => {
+                    self.has_gap |= packet.sequence != self.next;
                     if let Ok(parsed) = MoldUdp64::parse(&packet.payload) {
                         parsed.messages().for_each(|message| self.orders.apply(message));
                     }
@@ -159,15 +169,17 @@ impl Desk {
             }
         };
         let session = self.session;
-        if let Err(reason) = judge_login(&login, credentials, session, 1) {
+        // Packets that were published before the login are in the image.
+        self.take_packets();
+        let judged = judge_login(&login, credentials, session, 1);
+        let judged = judged.and_then(|next| if self.has_gap { Err(SessionNotAvailable) } else { Ok(next) });
+        if let Err(reason) = judged {
             soup.reject(now_ns(), reason, &mut output).map_err(io::Error::other)?;
             client.write_all(output.written())?;
             return Err(ErrorKind::PermissionDenied.into());
         }
         soup.accept(now_ns(), session, 1, &mut output).map_err(io::Error::other)?;
         let mut all = output.written().to_vec();
-        // Packets that were published before the login are in the image.
-        self.take_packets();
         let image = self.orders.image();
         for message in image.iter().map(Vec::as_slice).chain([&emit_end(self.next)[..]]) {
             output.clear();
@@ -178,5 +190,50 @@ impl Desk {
         self.counts.snapshots += 1;
         self.counts.orders += self.orders.iter().len() as u64;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use market::framing::PacketKind;
+    use market::framing::PacketWriter;
+    use market::framing::mold_udp64::MoldHeader;
+    use zerocopy::IntoBytes;
+
+    use super::*;
+
+    fn packet(sequence: u64) -> Arc<Packet> {
+        let mut bytes = [0; 64];
+        let header = MoldHeader::new(*b"SIM       ", sequence);
+        let mut writer = PacketWriter::<MoldUdp64>::new(header, &mut bytes).unwrap();
+        writer.push(b"S").unwrap();
+        let payload = writer.finish().into();
+        Arc::new(Packet { time_ns: 0, idx: 0, kind: PacketKind::Data, sequence, count: 1, payload })
+    }
+
+    /// The type of the server's answer to a login behind these packets.
+    fn answer(numbers: &[u64]) -> u8 {
+        let (queue, packets) = sync_channel(8);
+        numbers.iter().for_each(|&number| queue.send(packet(number)).unwrap());
+        let (session, orders) = (SessionId::new("SIM").unwrap(), RestingOrders::default());
+        let mut desk = Desk { session, packets, orders, next: 1, has_gap: false, counts: GlimpseCounts::default() };
+        let credentials = Credentials::new("USER", "SECRET").unwrap();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let login = credentials.login(SessionId::BLANK, 1);
+        let mut bytes = vec![0, login.as_bytes().len() as u8 + 1, b'L'];
+        bytes.extend_from_slice(login.as_bytes());
+        client.write_all(&bytes).unwrap();
+        let _ = desk.serve(listener.accept().unwrap().0, &credentials);
+        let mut head = [0; 3];
+        client.read_exact(&mut head).unwrap();
+        head[2]
+    }
+
+    #[test]
+    fn image_that_lacks_a_packet_is_not_sent() {
+        assert_eq!((answer(&[1, 2]), answer(&[2]), answer(&[1, 3])), (b'A', b'J', b'J'));
     }
 }

@@ -21,12 +21,20 @@ fn cents(cents: i64) -> Price {
     Price::from_cents(cents)
 }
 
+mod stories;
+
+/// A venue that trades.
 fn venue() -> Venue {
-    let accounts = ["ALICE", "BOB"].map(|user| AccountSettings::new(user, "SECRET").unwrap());
-    let listing = vec![(STOCK, cents(10_00))];
-    let mut venue = Venue::new(VenueSettings::new(listing, accounts.to_vec()));
+    let mut venue = before();
     venue.open(0);
     venue
+}
+
+/// A venue before its day.
+fn before() -> Venue {
+    let accounts = ["ALICE", "BOB"].map(|user| AccountSettings::new(user, "SECRET").unwrap());
+    let listing = vec![(STOCK, cents(10_00))];
+    Venue::new(VenueSettings::new(listing, accounts.to_vec()))
 }
 
 const fn at(now_ns: u64) -> Times {
