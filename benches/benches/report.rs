@@ -44,7 +44,7 @@ const PARTS: [(&str, &str); 14] = [
     ("memory", "frames in memory"),
     ("tcp", "TCP in memory"),
     ("sockets", "calls of sockets in memory"),
-    ("trading", "books of a feed, in memory"),
+    ("trading", "a feed's books, orders, FIX, the journal, matching and NATS, in memory and over loopback"),
     ("rdma", "RDMA in memory, and live-rdma"),
     ("connectx", "mlx5, alone and on software ConnectXs"),
     ("counts", "of these six what is counted, which is the same on a busy machine"),

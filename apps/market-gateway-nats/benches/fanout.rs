@@ -66,6 +66,11 @@ fn main() {
     subscribers.into_iter().for_each(|subscriber| subscriber.join().unwrap());
     let seconds = started.elapsed().as_secs_f64();
     let each = RECORDS as f64 / seconds / 1e6;
+    let delivered = each * SUBSCRIBERS as f64;
+    if std::env::args().nth(1).is_some_and(|name| name == "rows") {
+        // For the report of wirepath-benches: one sample.
+        return println!("row\tdelivered\tM/s\t{delivered}\t{delivered}\t{delivered}");
+    }
     println!("{RECORDS} events to each of {SUBSCRIBERS} subscribers in {seconds:.2} s, {:?}", publisher.counts());
-    println!("{each:.2} M events/s to each, {:.2} M/s delivered in all", each * SUBSCRIBERS as f64);
+    println!("{each:.2} M events/s to each, {delivered:.2} M/s delivered in all");
 }

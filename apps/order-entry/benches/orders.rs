@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use market::{Price, Side, Symbol};
-use measure::{BATCH, Row, batch, least_and_median};
+use measure::{BATCH, Row, batch, times};
 use order_entry::journal::{Entry, Intent, Journal, RECORD_HEADER_LEN, Rebuild, Stamp};
 use order_entry::orders::{ExecId, OrderCapacity, OrderKey, OrderRules, OrderTable, VenueEvent};
 use order_entry::risk::{
@@ -39,12 +39,16 @@ const ROWS: [Row; 4] = [
 
 fn main() {
     if measure::run("orders", &ROWS) {
+        let journal = journal_of(RECORDS);
+        let times = times(5, || replay_of(journal.clone(), RECORDS));
+        if measure::wants_rows() {
+            let seconds: Vec<_> = times.iter().map(Duration::as_secs_f64).collect();
+            return measure::print_row("replay-million", "s", &seconds);
+        }
         let record = RECORD_HEADER_LEN + intent(1).encode().len().next_multiple_of(8);
         println!("the record of an intent has {record} bytes");
-        let journal = journal_of(RECORDS);
-        let (least, median) = least_and_median(5, || replay_of(journal.clone(), RECORDS));
         let milliseconds = |time: Duration| time.as_secs_f64() * 1_000.0;
-        let (least, median) = (milliseconds(least), milliseconds(median));
+        let (least, median) = (milliseconds(times[0]), milliseconds(times[2]));
         println!("a journal of {RECORDS} records is replayed in {least:.0} ms at least, {median:.0} ms in the median");
     }
 }

@@ -18,6 +18,8 @@
 //!   take the caches.
 //! - *after idle*: besides, other work has swept the caches.
 //!
+//! With `rows` it prints what the report of wirepath-benches compares with its promises.
+//!
 //! The clock's own time is subtracted. callgrind counts instructions, a counting allocator
 //! allocations, and strace system calls.
 #![allow(clippy::unwrap_used, reason = "a bench may unwrap: a panic is the report")]
@@ -44,6 +46,7 @@ const SWEEP: usize = 4 << 20;
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
+        Some("rows") => rows_of_the_report(),
         Some(part) if counted::run(part) => (),
         _ => report(),
     }
@@ -69,6 +72,16 @@ fn report() {
     }
     counted::report();
     println!("allocations in {TICKS} ticks and orders: {}", allocations_of(TICKS));
+}
+
+/// Each has one sample: percentiles of a day, and a count.
+fn rows_of_the_report() {
+    let burst = Run::default().replayed(clock_ns());
+    let [p50, p99] = percentiles(&burst, |times| times.to_post);
+    let allocations = allocations_of(TICKS) as f64;
+    for (name, unit, value) in [("p50", "ns", p50), ("p99", "ns", p99), ("allocations", "count", allocations)] {
+        println!("row\t{name}\t{unit}\t{value}\t{value}\t{value}");
+    }
 }
 
 fn rows(what: &str, times: &[Times], split: &[Times]) {

@@ -67,6 +67,12 @@ impl Line {
         Self { what: what.to_owned(), unit, found, promise: None, floor: None }
     }
 
+    /// Promises this.
+    pub fn promising(mut self, promise: Promise) -> Self {
+        self.promise = Some(promise);
+        self
+    }
+
     /// Promises that the figure is at most `must`.
     pub fn at_most(mut self, must: f64) -> Self {
         self.promise = Some(Promise { bound: Bound::AtMost, must, hope: None });

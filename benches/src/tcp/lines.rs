@@ -61,11 +61,19 @@ fn bulk(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, add: &mut imp
 fn round_trips(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, add: &mut impl FnMut(Line)) {
     let mut ours = TcpPair::new(PairConfig::one(Checksums::On, Role::Echo));
     let mut theirs = SmoltcpPair::new(Checksums::On);
-    let [ours, theirs] = interleave(samples, [&mut || ours.round_trip(REQUESTS), &mut || theirs.round_trip(REQUESTS)]);
+    let mut unchecked = TcpPair::new(PairConfig::one(Checksums::Off, Role::Echo));
+    let [ours, unchecked, theirs] = interleave(
+        samples,
+        [&mut || ours.round_trip(REQUESTS), &mut || unchecked.round_trip(REQUESTS), &mut || {
+            theirs.round_trip(REQUESTS)
+        }],
+    );
     let title = format!("TCP request and response of {MESSAGE_LEN} B in memory, both ends");
-    add(Line::new(&title, "ns", ours.spread()).at_most(300.0).hoping(200.0));
+    add(Line::new(&title, "ns", ours.spread()).at_most(145.0).hoping(130.0));
+    add(Line::new("  checksums off", "ns", unchecked.spread()).at_most(135.0).hoping(120.0));
     add(Line::new("  smoltcp in the same run", "ns", theirs.spread()));
-    add(Line::new("  instructions, both ends", "instr", instructions("tcp-round-trip")).at_most(3300.0));
+    let counted = Line::new("  instructions, both ends", "instr", instructions("tcp-round-trip"));
+    add(counted.at_most(3000.0).hoping(2600.0));
 }
 
 fn orders(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, add: &mut impl FnMut(Line)) {

@@ -6,7 +6,7 @@ use crate::measure::sampling::interleave;
 use crate::measure::table::{DemuxMatch, Line};
 
 /// All lines, each as soon as it is measured, without times for zero samples; `instructions` counts
-/// those of a path.
+/// those of a path. The last ones are those of benches in other packages.
 pub fn lines(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, mut add: impl FnMut(Line)) {
     let (mut channel, mut venue) = (ItchDay::draw(DaySize::CHANNEL), ItchDay::draw(DaySize::VENUE));
     let (mut depth, mut exposed) = (DepthFeed::draw(), ExposedDay::expose(DaySize::CHANNEL));
@@ -27,4 +27,7 @@ pub fn lines(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, mut add:
     let what = "MDP 3.0 incremental to books by position, changes for the most part";
     add(Line::new(what, "M/s", depth.rate()).at_least(10.0).hoping(20.0));
     add(Line::new("  instructions a message", "instr", instructions("mdp3-books")));
+    if samples > 0 {
+        super::elsewhere::lines(add);
+    }
 }

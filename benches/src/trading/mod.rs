@@ -1,6 +1,7 @@
 //! The libraries of the trading loop in plain memory, each as a value that can be timed.
 
 pub mod depth_feed;
+mod elsewhere;
 pub mod itch_day;
 mod lines;
 pub mod replayed;

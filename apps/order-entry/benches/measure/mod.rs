@@ -2,7 +2,8 @@
 //! batches, and with instructions, which callgrind counts where valgrind is installed.
 //!
 //! With the name of a row as its argument the program runs one batch of that row alone, as
-//! callgrind does.
+//! callgrind does. With `rows` it prints the rows for the report of wirepath-benches, which
+//! compares them with what is promised.
 
 use std::hint::black_box;
 use std::process::Command;
@@ -15,8 +16,27 @@ const BATCHES: usize = 401;
 /// A row: its name, what it measures, and a function that prepares and runs one [`batch`].
 pub(crate) type Row = (&'static str, &'static str, fn() -> Duration);
 
-/// Prints the table, or runs the row that the command line names. Whether it printed the table.
+/// Whether the report asks for rows.
+pub(crate) fn wants_rows() -> bool {
+    std::env::args().nth(1).is_some_and(|name| name == "rows")
+}
+
+/// Prints a row for the report: the median of sorted samples, the least and the greatest.
+pub(crate) fn print_row(name: &str, unit: &str, samples: &[f64]) {
+    let (median, least, most) = (samples[samples.len() / 2], samples[0], samples[samples.len() - 1]);
+    println!("row\t{name}\t{unit}\t{median}\t{least}\t{most}");
+}
+
+/// Prints the table or its rows, or runs the row that the command line names. Whether it printed
+/// them.
 pub(crate) fn run(title: &str, rows: &[Row]) -> bool {
+    if wants_rows() {
+        for (name, _, row) in rows {
+            let times: Vec<_> = times(BATCHES, row).iter().map(|&time| nanoseconds(time)).collect();
+            print_row(name, "ns", &times);
+        }
+        return true;
+    }
     let name = std::env::args().nth(1).filter(|name| !name.starts_with("--"));
     if let Some((_, _, row)) = name.and_then(|name| rows.iter().find(|row| row.0 == name)) {
         println!("{:?}", row());
@@ -25,19 +45,24 @@ pub(crate) fn run(title: &str, rows: &[Row]) -> bool {
     println!("{title:60} {:>8} {:>8} {:>13}", "ns least", "median", "instructions");
     for (name, text, row) in rows {
         let instructions = instructions(name).map_or_else(|| "no valgrind".into(), |count| format!("{count:.0}"));
-        let (least, median) = least_and_median(BATCHES, row);
-        let nanoseconds = |batch: Duration| batch.as_nanos() as f64 / BATCH as f64;
+        let times = times(BATCHES, row);
+        let (least, median) = (times[0], times[BATCHES / 2]);
         println!("{text:60} {:8.1} {:8.1} {instructions:>13}", nanoseconds(least), nanoseconds(median));
     }
     true
 }
 
-/// The least and the median time of `count` runs, behind one that warms up.
-pub(crate) fn least_and_median(count: usize, run: impl Fn() -> Duration) -> (Duration, Duration) {
+/// Nanoseconds of a call of a batch.
+fn nanoseconds(batch: Duration) -> f64 {
+    batch.as_nanos() as f64 / BATCH as f64
+}
+
+/// The sorted times of `count` runs, behind one that warms up.
+pub(crate) fn times(count: usize, run: impl Fn() -> Duration) -> Vec<Duration> {
     run();
     let mut times: Vec<_> = (0..count).map(|_| run()).collect();
     times.sort();
-    (times[0], times[count / 2])
+    times
 }
 
 /// The time of `count` calls of `call` with 0, 1, 2 and so on.
