@@ -11,10 +11,10 @@ const READERS: [&str; 5] = [
     // The one function for all others.
     "framework/src/counters/environment.rs",
     // Costs speed at worst, and libmlx5 does the same.
-    "framework/src/device/mlx5/setup/device.rs",
+    "framework/src/device/mlx5/setup/own_device.rs",
     // Where libc looks for a program too: it says only whether there is one. Nothing is ours in a
     // privileged program.
-    "preload/src/abi/descriptors.rs",
+    "preload/src/abi/exec.rs",
     // Asks the kernel first: in a privileged program nothing is ours.
     "preload/src/config.rs",
 ];

@@ -129,7 +129,7 @@ impl Device for Mlx5Device {
     fn take_queue(&mut self, idx: u16) -> Result<Mlx5Queue, DeviceError> {
         Ok(Mlx5Queue(match &mut self.0 {
             Port::Own(device) => Source::Own(device.take_queue(idx)?),
-            Port::Lent(port) => Source::Lent(port.take_queue(idx)?),
+            Port::Lent(port) => Source::Lent(Box::new(port.take_queue(idx)?)),
         }))
     }
 

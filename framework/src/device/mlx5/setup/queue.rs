@@ -14,7 +14,7 @@ pub struct Mlx5Queue(pub(super) Source);
 /// Who creates its rings.
 pub(super) enum Source {
     Own(OwnQueue),
-    Lent(LentQueue),
+    Lent(Box<LentQueue>),
 }
 
 impl Queue for Mlx5Queue {
