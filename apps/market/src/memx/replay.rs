@@ -47,6 +47,7 @@ impl core::fmt::Debug for LoginToken {
 
 /// A message of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "a connection makes a few of them, and keeps none")]
 pub enum ClientMessage {
     /// The first of a connection.
     Login(LoginToken),
