@@ -2,20 +2,24 @@
 //!
 //! Exit codes: 0 all is well, 1 something failed, 2 the command line or a file makes no sense.
 
+mod cli;
 mod samples;
 
+use std::fs;
 use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::net::SocketAddrV4;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::Receiver;
-use std::{env, fs};
 
+use clap::Parser;
+use cli::{Cli, Command, MirrorArgs};
 use order_entry::ManagerConfig;
 use order_entry::journal::{Journal, JournalError, JournalMemory, Rebuild, RebuildCounts};
 use order_entry::risk::KillSwitch;
 use order_entry::session::VenueSession;
-use order_gateway::control::{self, Command, ControlConfig};
+use order_gateway::control::{self, ControlConfig};
 use order_gateway::drop_copy::DropCopyLine;
 use order_gateway::host::Host;
 use order_gateway::kernel::{Kernel, dial, join, listen};
@@ -26,17 +30,8 @@ use order_gateway::{
     MirrorConfig, Quotes, RdmaPort, Run, StandbyConfig, Strategy, SyncPolicy, TimedSync, VenueClient, journal_csv,
 };
 use samples::SampleStrategy;
+use wirepath::counters::printable;
 use wirepath::worker::StopFlag;
-
-const USAGE: &str = "use one of:\n  order-gateway run CONFIG [MIRROR]   until SIGINT; starts disarmed\n  \
-    order-gateway standby CONFIG ADDRESS:PORT   follows a primary's journal, and takes over\n  \
-    order-gateway mirror CONFIG ADDRESS[:PORT] [--via PORT] [--secret-file FILE]\n        \
-    holds a journal's mirror, and takes over\n  \
-    order-gateway check CONFIG    reads the configuration and the limits\n  \
-    order-gateway tell SOCKET COMMAND   status, arm, disarm, cancel, kill, reload, unblock SYMBOL, alone or handover\n  \
-    order-gateway journal FILE    a journal as CSV\n  order-gateway audit FILE      a log of raw bytes as CSV\n\
-    MIRROR, in place of keys of [mirror]: --mirror rdma://ADDRESS[:PORT], --mirror-policy before-send, stop or go-on, \
-    --via PORT, --secret-file FILE";
 
 const NAMED: &str = "the journal names a standby that may have taken over: keep [standby] in the configuration, or say \
                      `alone` with it when the standby does not run";
@@ -51,24 +46,24 @@ const NEWER: &str = "start the version of order-gateway that wrote it, or a newe
 const MISSING: &str = "give the symbol an [[instruments]] in the file of limits";
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let outcome = match words[..] {
-        ["run", path, ref options @ ..] => run(Path::new(path), options),
-        ["mirror", path, address, ref options @ ..] => mirror(Path::new(path), address, options),
-        ["standby", path, primary] => stand_by(Path::new(path), primary),
-        ["check", path] => read(Path::new(path)).map(drop),
-        ["tell", socket, ref command @ ..] if !command.is_empty() => tell(Path::new(socket), &command.join(" ")),
-        ["journal", path] => show_journal(Path::new(path)),
-        ["audit", path] => show_audit(Path::new(path)),
-        _ => Err(Error::Usage(USAGE.to_owned())),
-    };
-    match outcome {
+    match carry_out(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("order-gateway: {error}");
+            eprintln!("order-gateway: {}", printable(&error));
             ExitCode::from(error.exit_code())
         }
+    }
+}
+
+fn carry_out(command: Command) -> Result<(), Error> {
+    match command {
+        Command::Run { config, mirror, mirror_policy, by } => run(&config, mirror, mirror_policy, by),
+        Command::Mirror { config, address, by } => hold_mirror(&config, &address, by),
+        Command::Standby { config, primary } => stand_by(&config, primary),
+        Command::Check { config } => read(&config).map(drop),
+        Command::Tell { socket, command } => tell(&socket, &command.join(" ")),
+        Command::Journal { file } => show_journal(&file),
+        Command::Audit { file } => show_audit(&file),
     }
 }
 
@@ -87,9 +82,18 @@ fn read(path: &Path) -> Result<(Config, LimitsFile), Error> {
     Ok((config, limits))
 }
 
-fn run(path: &Path, options: &[&str]) -> Result<(), Error> {
+fn run(path: &Path, mirror: Option<String>, policy: Option<String>, by: MirrorArgs) -> Result<(), Error> {
     let (mut config, limits) = read(path)?;
-    config.mirror = mirror_options(config.mirror, options)?;
+    let is_asked_for = mirror.is_some() || policy.is_some();
+    config.mirror = mirror_by(config.mirror, by, is_asked_for)?;
+    if let Some(section) = &mut config.mirror {
+        if let Some(url) = mirror {
+            section.address = Some(mirror_address(&url).map_err(Error::Usage)?);
+        }
+        if let Some(word) = policy {
+            section.set_policy(&word).map_err(Error::Usage)?;
+        }
+    }
     if config.mirror.is_some() && config.standby.is_some() {
         return Err(Error::Usage("a gateway has a [standby] or a [mirror], and not both".to_owned()));
     }
@@ -98,10 +102,8 @@ fn run(path: &Path, options: &[&str]) -> Result<(), Error> {
 }
 
 /// Follows a primary, and goes on in its place.
-fn stand_by(path: &Path, primary: &str) -> Result<(), Error> {
+fn stand_by(path: &Path, primary: SocketAddrV4) -> Result<(), Error> {
     let (mut config, limits) = read(path)?;
-    let form = || Error::Usage(format!("{primary:?} should be the primary's address and port: 192.0.2.10:9300"));
-    let primary = primary.parse().map_err(|_| form())?;
     let stop = StopFlag::on_signals().map_err(Error::failed)?;
     let journal = &config.journal;
     let (memory, _) = MappedFile::open(&journal.path, journal.len(), journal.sync())
@@ -119,12 +121,12 @@ fn stand_by(path: &Path, primary: &str) -> Result<(), Error> {
 }
 
 /// Holds the mirror of a primary's journal, and goes on in its place.
-fn mirror(path: &Path, address: &str, options: &[&str]) -> Result<(), Error> {
+fn hold_mirror(path: &Path, address: &str, by: MirrorArgs) -> Result<(), Error> {
     let (mut config, limits) = read(path)?;
     let address = mirror_address(&format!("rdma://{address}")).map_err(Error::Usage)?;
     // Its section says how it is a mirror, and it has none itself when it has taken over: the first
     // one comes back as the mirror, and is named to the next start.
-    let Some(mirror) = mirror_options(config.mirror.take(), options)? else {
+    let Some(mirror) = mirror_by(config.mirror.take(), by, true)? else {
         return Err(Error::Usage(VIA.to_owned()));
     };
     let stop = StopFlag::on_signals().map_err(Error::failed)?;
@@ -142,39 +144,24 @@ fn mirror(path: &Path, address: &str, options: &[&str]) -> Result<(), Error> {
 }
 
 /// The section of the configuration, with what the command line says.
-fn mirror_options(section: Option<MirrorConfig>, options: &[&str]) -> Result<Option<MirrorConfig>, Error> {
-    let (options, rest) = options.as_chunks::<2>();
-    if !rest.is_empty() {
-        return Err(Error::Usage(USAGE.to_owned()));
-    }
-    let value = |name| options.iter().rev().find(|[option, _]| *option == name).map(|[_, value]| *value);
-    if options.iter().any(|[option, _]| !["--mirror", "--mirror-policy", "--secret-file", "--via"].contains(option)) {
-        return Err(Error::Usage(USAGE.to_owned()));
-    }
-    let mut section = match (section, value("--via")) {
+fn mirror_by(section: Option<MirrorConfig>, by: MirrorArgs, is_asked_for: bool) -> Result<Option<MirrorConfig>, Error> {
+    let MirrorArgs { via, secret_file } = by;
+    let mut section = match (section, via) {
         (Some(section), None) => section,
         (Some(mut section), Some(via)) => {
-            section.via = via.to_owned();
+            section.via = via;
             section
         }
-        (None, Some(via)) => MirrorConfig::new(via),
-        (None, None) if options.is_empty() => return Ok(None),
+        (None, Some(via)) => MirrorConfig::new(&via),
+        (None, None) if !is_asked_for && secret_file.is_none() => return Ok(None),
         (None, None) => return Err(Error::Usage(VIA.to_owned())),
     };
-    if let Some(url) = value("--mirror") {
-        section.address = Some(mirror_address(url).map_err(Error::Usage)?);
-    }
-    if let Some(path) = value("--secret-file") {
-        section.secret_file = Some(path.into());
-    }
-    if let Some(word) = value("--mirror-policy") {
-        section.set_policy(word).map_err(Error::Usage)?;
-    }
+    section.secret_file = secret_file.or(section.secret_file);
     Ok(Some(section))
 }
 
 fn say(sentence: &str) {
-    eprintln!("order-gateway: {sentence}");
+    eprintln!("order-gateway: {}", printable(sentence));
 }
 
 /// Trades. In a standby's place it is said whether orders pass at once, if they did.
@@ -187,7 +174,7 @@ fn trade(config: &Config, limits: &LimitsFile, stop: &StopFlag, taken_over: Opti
         Some(VenueClient::Boe2(client)) => trade_by(client, (config, limits), kernel, stop, taken_over),
         Some(VenueClient::Boe3(client)) => trade_by(client, (config, limits), kernel, stop, taken_over),
         Some(VenueClient::Ilink3(client)) => trade_by(client, (config, limits), kernel, stop, taken_over),
-        None => Err(Error::failed("the venue's names are too long")),
+        None => Err(Error::failed("a name in [venue] is longer than its protocol takes: `check` says which")),
     }
 }
 
@@ -337,7 +324,7 @@ fn start_audit(path: &Path) -> Result<Audit, Error> {
 }
 
 /// The thread that hears people, and the sentence that says how they reach it.
-fn start_control(config: &Config, limits: &LimitsFile, kill: KillSwitch) -> Result<Receiver<Command>, Error> {
+fn start_control(config: &Config, limits: &LimitsFile, kill: KillSwitch) -> Result<Receiver<control::Command>, Error> {
     let (socket, kill_file) = (config.control.clone(), config.kill_file.clone());
     match &socket {
         Some(path) => {

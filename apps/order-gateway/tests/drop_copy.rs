@@ -13,7 +13,7 @@ mod common;
 const LAG: u64 = 5 * SECOND;
 
 const fn trade(exec: u64, qty: u32) -> Trade {
-    Trade { id: 1, exec: ExecId::from_number(exec), terms: Some((qty, Price(1_000_000))) }
+    Trade { id: 1, exec: ExecId::from_number(exec), terms: Some((qty, Price(1_000_000))), is_correction: false }
 }
 
 /// A gateway with an order of 100 shares that the venue has accepted, and with a drop copy.
@@ -89,6 +89,21 @@ fn trade_that_the_drop_copy_never_has_stops_orders() {
     venue.pump(&mut gateway, 2 * SECOND);
     assert_eq!(gateway.reconcile(2 * SECOND + LAG), Some(Difference::OnlyOurs(trade(7, 30))));
     assert_eq!((bought(&gateway), gateway.core().risk().is_armed()), (30, false));
+}
+
+/// The session may have lost it, or the copy be wrong: which shares are held is for a person.
+#[test]
+fn correction_that_the_session_lacks_stops_orders_and_is_not_booked() {
+    let (mut gateway, mut venue) = rig();
+    venue.fill(0, 30, 7, 2 * SECOND);
+    venue.pump(&mut gateway, 2 * SECOND);
+    gateway.core_mut().drop_copied(trade(7, 30), None, 2 * SECOND);
+    let corrected = Trade { is_correction: true, ..trade(7, 20) };
+    gateway.core_mut().drop_copied(corrected, None, 2 * SECOND);
+    assert_eq!(gateway.reconcile(2 * SECOND), None, "it may be on its way");
+    assert_eq!(gateway.reconcile(2 * SECOND + LAG), Some(Difference::Unbooked(corrected)));
+    assert_eq!((bought(&gateway), gateway.core().counts().missed), (30, 0));
+    assert!(!gateway.core().risk().is_armed());
 }
 
 /// Ids begin at 1 with each journal, and with each session of the firm.

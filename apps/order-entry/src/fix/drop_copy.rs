@@ -73,10 +73,13 @@ pub struct CopiedTrade {
     pub symbol: Symbol,
     /// Its side.
     pub side: Side,
-    /// The execution, as the order's own session names it.
+    /// The execution, as the order's own session names it; of a correction the one that it
+    /// corrects.
     pub exec: ExecId,
     /// Its shares and price; `None` where it is taken back.
     pub terms: Option<(u32, Price)>,
+    /// The terms are those of a correction.
+    pub is_correction: bool,
 }
 
 /// Something that happened on the session.
@@ -249,13 +252,16 @@ fn trade(message: &Message<'_>, of: CopiedSession) -> Result<Option<CopiedTrade>
     let id = of.id_of(report.cl_ord_id.unwrap_or_default());
     let symbol = core::str::from_utf8(report.symbol).ok().and_then(Symbol::new).unwrap_or(Symbol::NONE);
     let side = if report.side == FixSide::Buy { Side::Buy } else { Side::Sell };
-    let copy = |exec, terms| CopiedTrade { id, symbol, side, exec, terms };
+    let copy = |exec, terms| CopiedTrade { id, symbol, side, exec, terms, is_correction: false };
     Ok(match report.outcome() {
-        OrderOutcome::Fill => {
-            let qty = shares(tags::LAST_QTY, report.last_qty)?;
-            let price = to_price(tags::LAST_PX, report.last_px)?;
-            let exec = exec(tags::EXEC_ID, Some(report.exec_id))?;
-            Some(copy(exec, Some((qty, price))))
+        outcome @ (OrderOutcome::Fill | OrderOutcome::FillCorrected) => {
+            let terms = (shares(tags::LAST_QTY, report.last_qty)?, to_price(tags::LAST_PX, report.last_px)?);
+            let is_correction = outcome == OrderOutcome::FillCorrected;
+            let exec = match is_correction {
+                true => exec(tags::EXEC_REF_ID, report.exec_ref_id)?,
+                false => exec(tags::EXEC_ID, Some(report.exec_id))?,
+            };
+            Some(CopiedTrade { is_correction, ..copy(exec, Some(terms)) })
         }
         OrderOutcome::FillCanceled => Some(copy(exec(tags::EXEC_REF_ID, report.exec_ref_id)?, None)),
         _ => None,

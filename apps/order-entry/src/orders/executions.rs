@@ -49,6 +49,12 @@ impl Executions {
         self.index.find((exec, serial)).is_some()
     }
 
+    /// Whether the execution leads to a correction of it.
+    pub(super) fn is_corrected(&self, serial: u32, exec: ExecId) -> bool {
+        let place = self.index.find((exec, serial));
+        place.is_some_and(|place| matches!(self.ring[place as usize].worth, Worth::Corrected(_)))
+    }
+
     /// Changes what [`Executions::find`] has found.
     pub(super) fn set(&mut self, serial: u32, exec: ExecId, worth: Worth) {
         if let Some(place) = self.place(serial, exec) {

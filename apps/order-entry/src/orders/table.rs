@@ -322,6 +322,12 @@ impl OrderTable {
         }
     }
 
+    /// Whether an execution of the order that `key` names was corrected, by one of another name.
+    pub fn is_corrected(&self, key: OrderKey, exec: ExecId) -> bool {
+        let order = self.find(key).and_then(|slot| self.get(slot));
+        order.is_some_and(|order| self.executions.is_corrected(order.serial, exec))
+    }
+
     /// Whether executions were forgotten, because there were more than there is room for: one that
     /// [`OrderTable::execution`] does not find may have been counted.
     pub const fn has_forgotten_executions(&self) -> bool {

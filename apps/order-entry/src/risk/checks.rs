@@ -145,10 +145,14 @@ impl RiskGate {
         let terms = Terms { price: order.price, leaves: order.qty.saturating_sub(order.cum) };
         let multiplier = self.exposures.multiplier(instrument);
         let needed = reservation.needed_with(terms, multiplier);
+        let is_again = reservation.last_terms() == terms;
         self.may_trade(instrument, market, now_ns)?;
         let Self { limits, exposures, levels, reservations, ports, units, .. } = self;
         let sums = Sums::of(limits, exposures, instrument)?;
         check_terms(sums.limits, multiplier, side, (order.qty, OrderPrice::Limit(order.price)), market)?;
+        if is_again {
+            return Err(reject(Limit::Duplicate, limits.account.duplicate_window_ns as i64, 0));
+        }
         let (qty_more, notional_more) = (needed.qty - held.qty, needed.notional - held.notional);
         sums.check(&Request { instrument, side, price: terms.price, qty_more, notional_more })?;
         if !order.is_short {

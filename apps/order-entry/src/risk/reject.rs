@@ -53,7 +53,7 @@ pub enum Limit {
     OwnLevels,
     /// Replaces of one order that the venue has not answered.
     PendingReplaces,
-    /// The same order was sent a moment ago.
+    /// The same order was sent a moment ago, or a replace changes nothing.
     Duplicate,
     /// Messages of the instrument.
     InstrumentRate,

@@ -63,6 +63,11 @@ impl Reservation {
         pending: ArrayVec::new_const(),
     };
 
+    /// What the last request that the venue may accept asked for.
+    pub(super) fn last_terms(&self) -> Terms {
+        self.pending.last().map_or(self.working, |(_, terms)| *terms)
+    }
+
     /// What the order needs now.
     pub(super) fn needed(&self, multiplier: Multiplier) -> Held {
         match self.pending.is_empty() {

@@ -119,9 +119,14 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         let (Some(reconciler), id) = (&mut self.reconciler, event.id) else { return };
         let trade = match (event.event, event.outcome.effect) {
             (VenueEvent::Filled { exec, qty, price }, Effect::Traded { .. }) => {
-                Trade { id, exec, terms: Some((qty, price)) }
+                Trade { id, exec, terms: Some((qty, price)), is_correction: false }
             }
-            (VenueEvent::Busted { exec }, Effect::Reversed { .. }) => Trade { id, exec, terms: None },
+            (VenueEvent::Corrected { exec, qty, price, .. }, Effect::Corrected { .. }) => {
+                Trade { id, exec, terms: Some((qty, price)), is_correction: true }
+            }
+            (VenueEvent::Busted { exec }, Effect::Reversed { .. }) => {
+                Trade { id, exec, terms: None, is_correction: false }
+            }
             _ => return,
         };
         reconciler.ours(trade, now_ns);

@@ -279,11 +279,17 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     pub fn drop_copied(&mut self, trade: Trade, of: Option<(Symbol, Side)>, now_ns: u64) {
         let is_ours = of.is_none_or(|(symbol, side)| self.manager.has_order_of(trade.id, symbol, side));
         let key = OrderKey::Client(trade.id);
-        let known = self.manager.orders().execution(key, trade.exec);
+        let orders = self.manager.orders();
+        let (known, is_corrected) = (orders.execution(key, trade.exec), orders.is_corrected(key, trade.exec));
         let Some(reconciler) = &mut self.reconciler else { return };
         let known = known.filter(|(.., is_busted)| trade.terms.is_some() || *is_busted);
-        let known = known.map(|(qty, price, _)| Trade { terms: trade.terms.map(|_| (qty, price)), ..trade });
-        reconciler.theirs(trade, known, is_ours, now_ns);
+        let known = match (trade.terms, known) {
+            // What it had before a later correction is not remembered: that one is compared.
+            (Some(_), Some(_)) if is_corrected => Some(trade),
+            (Some(terms), Some((qty, price, _))) if trade.is_correction => (terms == (qty, price)).then_some(trade),
+            (terms, known) => known.map(|(qty, price, _)| Trade { terms: terms.map(|_| (qty, price)), ..trade }),
+        };
+        reconciler.theirs(trade, known, is_ours && !trade.is_correction, now_ns);
     }
 
     /// What the drop copy and the session do not agree on, and what a strategy is told of it. New
@@ -310,7 +316,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// after all, the order knows the execution. `None` where nothing is booked: its order is not
     /// known, or it may have been counted and forgotten.
     fn book_missed(&mut self, trade: &Trade, now_ns: u64) -> Option<OrderEvents> {
-        let Trade { id, exec, terms } = *trade;
+        let Trade { id, exec, terms, .. } = *trade;
         let orders = self.manager.orders();
         if orders.has_forgotten_executions() || orders.find(OrderKey::Client(id)).is_none() {
             return None;

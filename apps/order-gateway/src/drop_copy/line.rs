@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use market::{Side, Symbol};
 use order_entry::fix::session::SessionConfig;
-use order_entry::fix::{CopiedSession, DropCopyEvent, FixDropCopy};
+use order_entry::fix::{CopiedSession, CopiedTrade, DropCopyEvent, FixDropCopy};
 use order_entry::soupbin::Credentials;
 
 use super::ouch::OuchCopies;
@@ -99,7 +99,8 @@ impl Copies {
                     None => None,
                     Some(DropCopyEvent::LoggedOn) => Some(Copied::LoggedIn),
                     Some(DropCopyEvent::Trade(it)) => {
-                        let trade = Trade { id: it.id, exec: it.exec, terms: it.terms };
+                        let CopiedTrade { id, exec, terms, is_correction, .. } = it;
+                        let trade = Trade { id, exec, terms, is_correction };
                         Some(Copied::Trade(trade, Some((it.symbol, it.side))))
                     }
                     Some(DropCopyEvent::Unread(why)) => Some(Copied::Unread(why.to_string())),

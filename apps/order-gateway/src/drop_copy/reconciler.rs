@@ -13,10 +13,12 @@ const WAITING_MAX: usize = 4_096;
 pub struct Trade {
     /// The order's id in the message.
     pub id: u64,
-    /// The execution.
+    /// The execution; of a correction the one that it corrects.
     pub exec: ExecId,
     /// Its shares and price; `None` for a bust.
     pub terms: Option<(u32, Price)>,
+    /// The terms are those of a correction.
+    pub is_correction: bool,
 }
 
 /// What the two streams do not agree on.
@@ -49,8 +51,9 @@ impl fmt::Display for Difference {
             Self::TooMany => return write!(f, "{WAITING_MAX} trades wait for the drop copy's"),
         };
         write!(f, "{what} {}, execution {}", trade.id, trade.exec.0)?;
+        let what = if trade.is_correction { "corrected to " } else { "" };
         match trade.terms {
-            Some((qty, price)) => write!(f, ": {qty} at {price}"),
+            Some((qty, price)) => write!(f, ": {what}{qty} at {price}"),
             None => f.write_str(": a bust"),
         }
     }
@@ -153,9 +156,10 @@ impl Reconciler {
     }
 }
 
-/// The same execution, or the same bust.
+/// The same execution, the same bust, or the same correction.
 fn is_same(one: &Trade, other: &Trade) -> bool {
-    (one.id, one.exec, one.terms.is_some()) == (other.id, other.exec, other.terms.is_some())
+    let key = |trade: &Trade| (trade.id, trade.exec, trade.terms.is_some(), trade.is_correction);
+    key(one) == key(other)
 }
 
 #[cfg(test)]
@@ -165,7 +169,7 @@ mod tests {
     const LAG_NS: u64 = 1_000;
 
     const fn trade(id: u64, qty: u32) -> Trade {
-        Trade { id, exec: ExecId(7), terms: Some((qty, Price(10_000))) }
+        Trade { id, exec: ExecId(7), terms: Some((qty, Price(10_000))), is_correction: false }
     }
 
     #[test]
@@ -205,6 +209,21 @@ mod tests {
         let mut reconciler = Reconciler::new(LAG_NS);
         reconciler.theirs(trade(1, 100), Some(trade(1, 100)), true, 0);
         assert_eq!((reconciler.matched(), reconciler.poll(true, u64::MAX)), (1, None));
+    }
+
+    #[test]
+    fn correction_is_compared_with_the_correction_and_not_with_its_trade() {
+        let (mut reconciler, corrected) = (Reconciler::new(LAG_NS), Trade { is_correction: true, ..trade(1, 90) });
+        reconciler.ours(trade(1, 100), 0);
+        reconciler.theirs(trade(1, 100), Some(trade(1, 100)), true, 0);
+        reconciler.ours(corrected, 1);
+        reconciler.theirs(corrected, None, false, 2);
+        assert_eq!((reconciler.matched(), reconciler.poll(true, 3)), (2, None));
+        reconciler.ours(corrected, 4);
+        reconciler.theirs(Trade { is_correction: true, ..trade(1, 80) }, None, false, 5);
+        let other = Trade { is_correction: true, ..trade(1, 80) };
+        assert_eq!(reconciler.poll(true, 5), Some(Difference::Terms(other)));
+        assert!(Difference::Terms(other).to_string().ends_with("execution 7: corrected to 80 at 1.0000"));
     }
 
     #[test]

@@ -111,7 +111,8 @@ fn fill<'a>(cl_ord_id: &'a [u8], exec_id: &'a [u8], qty: i64) -> ExecutionReport
 }
 
 const fn traded(id: u64, exec: ExecId, qty: u32) -> CopiedTrade {
-    CopiedTrade { id, symbol: Symbol(*b"ZIEXT   "), side: Side::Buy, exec, terms: Some((qty, Price(1_000_000))) }
+    let (symbol, side, terms) = (Symbol(*b"ZIEXT   "), Side::Buy, Some((qty, Price(1_000_000))));
+    CopiedTrade { id, symbol, side, exec, terms, is_correction: false }
 }
 
 #[test]
@@ -127,6 +128,11 @@ fn day_before_the_first_connection_is_read_and_then_each_trade_as_it_happens() {
     venue.report(&bust);
     let taken_back = CopiedTrade { terms: None, ..traded(8, exec(b"A-2"), 50) };
     assert_eq!(venue.pump(&mut client).unwrap(), [taken_back]);
+    let corrected =
+        ExecutionReport { exec_ref_id: Some(b"A-1"), exec_type: ExecType::TradeCorrect, ..fill(b"7", b"A-4", 90) };
+    venue.report(&corrected);
+    let corrected = CopiedTrade { is_correction: true, ..traded(7, exec(b"A-1"), 90) };
+    assert_eq!(venue.pump(&mut client).unwrap(), [corrected]);
 }
 
 #[test]

@@ -180,7 +180,7 @@ fn both_prices_of_a_replace_are_own_until_it_is_answered() {
 fn fifth_unanswered_replace_is_refused() {
     let mut gate = gate(wide());
     pass(&mut gate, 0, &buy(100, dollars(99)));
-    (2..6).for_each(|id| change(&mut gate, &replace(id, 100, 0, dollars(99))));
+    (2..6).for_each(|id| change(&mut gate, &replace(id, 100 + id as u32, 0, dollars(99))));
     let reject = gate.check_replace(0, &replace(6, 100, 0, dollars(99)), &market(), SECOND).unwrap_err();
     assert_eq!((reject.limit, reject.allowed, reject.value), (Limit::PendingReplaces, 4, 5));
 }
@@ -222,4 +222,22 @@ fn order_that_trades_before_its_cheaper_replace_takes_no_more_than_was_reserved(
     change(&mut gate, &replace(2, 100, 0, dollars(97)));
     gate.traded(0, STOCK, Side::Buy, (37, dollars(102)));
     assert_eq!(gate.cash() + gate.open_notional().0, dollars(37 * 102 + 63 * 97).0);
+}
+
+#[test]
+fn replace_that_changes_nothing_is_a_duplicate() {
+    let mut gate = gate(wide());
+    pass(&mut gate, 0, &buy(100, dollars(100)));
+    let mut asks = |id, qty, cum, price| {
+        gate.check_replace(0, &replace(id, qty, cum, dollars(price)), &market(), SECOND).map_err(|reject| reject.limit)
+    };
+    assert_eq!(asks(2, 100, 0, 100), Err(Limit::Duplicate));
+    // The same open shares of a greater total are the same order.
+    assert_eq!(asks(2, 140, 40, 100), Err(Limit::Duplicate));
+    assert_eq!(asks(2, 120, 0, 100), Ok(()));
+    assert_eq!(asks(3, 120, 0, 100), Err(Limit::Duplicate), "the one without an answer asks for it");
+    assert_eq!(asks(3, 100, 0, 100), Ok(()), "and this takes it back");
+    gate.replace_refused(0, 3);
+    let again = gate.check_replace(0, &replace(4, 100, 0, dollars(100)), &market(), SECOND);
+    assert_eq!(again, Ok(()), "the venue has not taken it");
 }
