@@ -16,7 +16,7 @@ mod tcp;
 
 pub use carrier::{Carrier, Ways};
 pub use device::CabledDevice;
-pub use shared_memory::SharedMemory;
+pub use shared_memory::{SharedMemory, Ticket};
 pub use tcp::FramedTcp;
 
 use core::fmt;

@@ -1,23 +1,27 @@
 //! A cable of shared memory: a file that both ends map, with a ring for each direction.
 //!
 //! ```text
-//!  0     magic
+//!  0     magic                      8    number of the cable
 //!  64    lane 0: frames written    128  lane 0: frames read      by the opener, by the maker
 //!  192   lane 1: frames written    256  lane 1: frames read      by the maker, by the opener
 //!  4096  slots of lane 0, slots of lane 1; each: length (8 bytes), frame
 //! ```
 //!
 //! What the other end writes is input: numbers and lengths are checked, and a frame is copied
-//! before it is looked at. The file has the mode 0600 and is another user's to nobody; a process of
-//! the same user may shorten it, and ends both by that (SIGBUS), as it may by a signal.
+//! before it is looked at. The file has no name (`memfd_create(2)`), so that nothing is left behind
+//! however the ends end; its length is sealed, so that nobody ends the other by shortening it. The
+//! opener reaches it by a [`Ticket`] through /proc, which the kernel lets only a process of the
+//! same user do, with no fewer capabilities.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
+
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, memfd_create};
 
 use super::{Cable, CableError, FRAME_LEN_MAX};
-use crate::roce::Buffer;
+use crate::roce::{Buffer, random};
 
 /// The first word, written last: "wprdma" and the version of the layout.
 const MAGIC: u64 = 0x7770_7264_6d61_0001;
@@ -29,13 +33,46 @@ const SLOTS_AT: usize = 4096;
 const LANE_LEN: usize = SLOTS as usize * SLOT_LEN;
 const FILE_LEN: usize = SLOTS_AT + 2 * LANE_LEN;
 
+const NUMBER_AT: usize = 8;
+/// Nobody makes the file shorter or longer, or takes these seals off.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
 /// One end of a cable of shared memory.
 pub struct SharedMemory {
     memory: Buffer,
     outgoing: Lane,
     incoming: Lane,
-    /// The maker's file, which the opener removes.
-    path: Option<PathBuf>,
+    /// The maker's, by which the opener finds it.
+    file: File,
+}
+
+/// Where the opener finds a cable: which descriptor of which process it is, and a number that is
+/// the cable's alone. Whoever lies in it gets no other file of ours written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    pid: u32,
+    fd: u32,
+    number: u64,
+}
+
+impl Ticket {
+    /// Bytes of a ticket that is told.
+    pub const LEN: usize = 16;
+
+    /// The bytes to tell.
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..4].copy_from_slice(&self.pid.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.fd.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.number.to_be_bytes());
+        bytes
+    }
+
+    /// Reads what was told.
+    pub fn parse(bytes: &[u8; Self::LEN]) -> Self {
+        let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        Self { pid: word(0), fd: word(4), number: u64::from(word(8)) << 32 | u64::from(word(12)) }
+    }
 }
 
 /// One direction, as one end sees it.
@@ -50,40 +87,54 @@ struct Lane {
 }
 
 impl SharedMemory {
-    /// Makes the file, which must not be there, for one other end to open.
+    /// Makes a cable, for one other end to open. All of its memory, some 2 MiB, is taken now.
     ///
     /// # Errors
-    /// The kernel refuses: there is such a file, or no room.
-    pub fn create(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
-        let cable = file.set_len(FILE_LEN as u64).and_then(|()| Self::map(&file, [1, 0]));
-        let mut cable = cable.inspect_err(|_| drop(fs::remove_file(path)))?;
-        cable.path = Some(path.to_owned());
+    /// The kernel refuses: there is no memory, for example.
+    pub fn create() -> io::Result<Self> {
+        let file = File::from(memfd_create("wirepath-rdma", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+        // Not only its length: a machine without memory says so now, and not by a signal later.
+        fallocate(&file, FallocateFlags::empty(), 0, FILE_LEN as u64)?;
+        fcntl_add_seals(&file, SEALS)?;
+        let cable = Self::map(file, [1, 0])?;
+        cable.memory.store_u64(NUMBER_AT, random());
         cable.memory.store_u64(0, MAGIC);
         Ok(cable)
     }
 
-    /// Opens the file of the other end, and removes its name: nobody else is to open it.
+    /// What the other end needs to open it, while this one lives.
+    pub fn ticket(&self) -> Ticket {
+        let fd = self.file.as_raw_fd().unsigned_abs();
+        Ticket { pid: std::process::id(), fd, number: self.memory.load_u64(NUMBER_AT) }
+    }
+
+    /// Opens the cable of the other end.
     ///
     /// # Errors
     /// There is none, or it is not of this user, or no such cable.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
-        let (found, ours) = (file.metadata()?, fs::metadata("/proc/self")?.uid());
-        if found.uid() != ours || found.len() != FILE_LEN as u64 {
-            return Err(io::Error::new(ErrorKind::InvalidData, "no cable that a process of this user has made"));
+    pub fn open(ticket: &Ticket) -> io::Result<Self> {
+        let Ticket { pid, fd, number } = *ticket;
+        let path = format!("/proc/{pid}/fd/{fd}");
+        let refused = || io::Error::new(ErrorKind::InvalidData, "no cable that a process of this user has made");
+        // Looked at first, because to open a device may do something.
+        let (found, ours) = (fs::metadata(&path)?, fs::metadata("/proc/self")?.uid());
+        if !found.is_file() || found.uid() != ours || found.len() != FILE_LEN as u64 {
+            return Err(refused());
         }
-        let cable = Self::map(&file, [0, 1])?;
-        if cable.memory.load_u64(0) != MAGIC {
-            return Err(io::Error::new(ErrorKind::InvalidData, "a cable of another version"));
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        if !fcntl_get_seals(file.as_fd()).is_ok_and(|seals| seals.contains(SEALS)) {
+            return Err(refused());
         }
-        fs::remove_file(path)?;
+        let cable = Self::map(file, [0, 1])?;
+        if [cable.memory.load_u64(0), cable.memory.load_u64(NUMBER_AT)] != [MAGIC, number] {
+            return Err(io::Error::new(ErrorKind::InvalidData, "another cable, or one of another version"));
+        }
         Ok(cable)
     }
 
-    fn map(file: &File, [outgoing, incoming]: [usize; 2]) -> io::Result<Self> {
-        let memory = Buffer::map(file, FILE_LEN)?;
-        Ok(Self { memory, outgoing: Lane::new(outgoing), incoming: Lane::new(incoming), path: None })
+    fn map(file: File, [outgoing, incoming]: [usize; 2]) -> io::Result<Self> {
+        let memory = Buffer::map(&file, FILE_LEN)?;
+        Ok(Self { memory, outgoing: Lane::new(outgoing), incoming: Lane::new(incoming), file })
     }
 }
 
@@ -142,12 +193,5 @@ impl Cable for SharedMemory {
         lane.count = lane.count.wrapping_add(1);
         self.memory.store_u64(lane.read_at, lane.count);
         Ok(len)
-    }
-}
-
-impl Drop for SharedMemory {
-    /// Nobody has opened it, or it is gone.
-    fn drop(&mut self) {
-        let _ = self.path.as_ref().map(fs::remove_file);
     }
 }

@@ -1,12 +1,11 @@
 //! A program over each cable, and ends that break the rules.
 
 use core::net::Ipv4Addr;
-use std::fs::{self, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 use crate::roce::{
@@ -17,19 +16,23 @@ use crate::wire::opcode::Transport;
 use crate::wire::psn::Psn;
 use crate::wire::qpn::Qpn;
 
-/// A name for a file that nobody else has.
-fn name() -> PathBuf {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("wirepath-cable-{}-{number}", std::process::id()))
+fn shared_memory() -> [SharedMemory; 2] {
+    let made = SharedMemory::create().unwrap();
+    let opened = SharedMemory::open(&made.ticket()).unwrap();
+    [made, opened]
 }
 
-fn shared_memory() -> [SharedMemory; 2] {
-    let name = name();
-    let made = SharedMemory::create(&name).unwrap();
-    let opened = SharedMemory::open(&name).unwrap();
-    assert!(!name.exists(), "who opens it removes the name");
-    [made, opened]
+/// The file of a cable, as a hostile other end has it.
+fn file_of(cable: &SharedMemory) -> File {
+    let fd = Ticket::encode(&cable.ticket())[4..8].try_into().map(u32::from_be_bytes).unwrap();
+    OpenOptions::new().write(true).open(format!("/proc/self/fd/{fd}")).unwrap()
+}
+
+/// A ticket for a file of this process.
+fn ticket_of(file: &File, number: u64) -> Ticket {
+    let (pid, fd) = (std::process::id(), file.as_raw_fd() as u32);
+    let told = [&pid.to_be_bytes()[..], &fd.to_be_bytes(), &number.to_be_bytes()].concat();
+    Ticket::parse(&told.try_into().unwrap())
 }
 
 fn connection() -> [TcpStream; 2] {
@@ -165,9 +168,8 @@ fn full_ring_has_room_again_when_the_other_end_has_received() {
 
 /// Writes a word of the file, as a hostile other end would, and receives.
 fn receives_after(at: u64, word: u64) -> CableError {
-    let name = name();
-    let mut here = SharedMemory::create(&name).unwrap();
-    let file = OpenOptions::new().write(true).open(&name).unwrap();
+    let mut here = SharedMemory::create().unwrap();
+    let file = file_of(&here);
     // A frame from the opener, who is there in name only.
     file.write_all_at(&1_u64.to_ne_bytes(), 64).unwrap();
     file.write_all_at(&word.to_ne_bytes(), at).unwrap();
@@ -181,27 +183,41 @@ fn numbers_and_lengths_of_a_hostile_end_are_refused() {
         let error = receives_after(at, word);
         assert!(matches!(error, CableError::Broken(_)), "{word:#x} at {at}: {error}");
     }
-    let name = name();
-    let mut here = SharedMemory::create(&name).unwrap();
-    let file = OpenOptions::new().write(true).open(&name).unwrap();
+    let mut here = SharedMemory::create().unwrap();
     while here.has_room().unwrap() {
         here.send(&[1]).unwrap();
     }
-    file.write_all_at(&1000_u64.to_ne_bytes(), 256).unwrap();
+    file_of(&here).write_all_at(&1000_u64.to_ne_bytes(), 256).unwrap();
     assert!(matches!(here.has_room(), Err(CableError::Broken(_))), "more frames read than were sent");
 }
 
 #[test]
+fn file_of_a_cable_is_neither_shortened_nor_lengthened() {
+    let file = file_of(&SharedMemory::create().unwrap());
+    let len = file.metadata().unwrap().len();
+    assert!([0, len - 1, len + 1].iter().all(|len| file.set_len(*len).is_err()));
+}
+
+#[test]
 fn file_that_is_no_cable_is_not_opened() {
-    let (name, long) = (name(), 4096 + 2 * 256 * 4224);
-    for len in [0, 8, long] {
-        fs::write(&name, vec![0; len]).unwrap();
-        assert!(SharedMemory::open(&name).is_err(), "{len} bytes");
-        assert!(SharedMemory::create(&name).is_err(), "a file that is there is not taken over");
+    let made = SharedMemory::create().unwrap();
+    let (cable, told) = (file_of(&made), made.ticket().encode());
+    assert_eq!(Ticket::parse(&told), made.ticket());
+    let number = u64::from_be_bytes(told[8..].try_into().unwrap());
+    assert!(SharedMemory::open(&ticket_of(&cable, number)).is_ok());
+    assert!(SharedMemory::open(&ticket_of(&cable, number ^ 1)).is_err(), "a cable, and not the one that was named");
+    let plain = tempfile();
+    for len in [0, 8, cable.metadata().unwrap().len()] {
+        plain.set_len(len).unwrap();
+        assert!(SharedMemory::open(&ticket_of(&plain, 0)).is_err(), "a file of {len} bytes that has no seals");
     }
-    fs::remove_file(&name).unwrap();
-    drop(SharedMemory::create(&name).unwrap());
-    assert!(!name.exists(), "a cable that nobody opened goes with its maker");
+    drop((made, cable));
+    assert!(SharedMemory::open(&Ticket::parse(&told)).is_err(), "its maker is gone, and so is the cable");
+}
+
+/// A file without a name that anybody may shorten.
+fn tempfile() -> File {
+    rustix::fs::memfd_create("plain", rustix::fs::MemfdFlags::CLOEXEC).unwrap().into()
 }
 
 #[test]

@@ -54,11 +54,15 @@ impl DeviceConfig {
     #[must_use]
     pub fn seeded(self) -> Self {
         match self.key_seed {
-            // A hash by keys that the system has drawn.
-            0 => Self { key_seed: RandomState::new().build_hasher().finish(), ..self },
+            0 => Self { key_seed: random(), ..self },
             _ => self,
         }
     }
+}
+
+/// A number that nobody guesses: a hash by keys that the system has drawn.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 impl Default for DeviceConfig {

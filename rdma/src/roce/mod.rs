@@ -41,6 +41,7 @@ mod work;
 mod tests;
 
 pub(crate) use builder::frame_len_max;
+pub(crate) use config::random;
 pub use config::{DeviceConfig, Mtu};
 pub use counters::{DeviceCounters, QpCounters};
 pub use cq::Notify;

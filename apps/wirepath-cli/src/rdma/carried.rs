@@ -2,21 +2,17 @@
 
 use std::error::Error;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use ::rdma::cable::{Cable, CableError, CabledDevice, Carrier, FramedTcp, SharedMemory};
+use ::rdma::cable::{Cable, CableError, CabledDevice, Carrier, FramedTcp, SharedMemory, Ticket};
 use ::rdma::port::RoceNode;
 use ::rdma::roce::{Addresses, Device, Link, Path};
 use wirepath::port::EmbeddedPort;
 
 use super::exchange::Connection;
 
-/// How long the other end may take to make its end of a cable.
+/// How long the client may take to connect a second time.
 const CABLE_SPAN: Duration = Duration::from_secs(5);
-/// Between two looks for it.
-const LOOK_SPAN: Duration = Duration::from_millis(5);
 
 /// A device with what carries its packets.
 pub(super) enum Carried {
@@ -71,24 +67,17 @@ pub(super) fn cable_path() -> Path {
     Path::new(link, Addresses::Ipv4 { source: Ipv4Addr::LOCALHOST, destination: Ipv4Addr::LOCALHOST })
 }
 
-/// The server makes the file, and the client waits for it. Its name is of the connection between
-/// them, which no others have meanwhile.
-fn shared_memory(connection: &Connection) -> Result<SharedMemory, Box<dyn Error>> {
-    let (server, client) = connection.ends()?;
-    let name = format!("wirepath-rdma-{}-{}-{}", server.ip(), server.port(), client.port());
-    let (path, begun) = (PathBuf::from("/dev/shm").join(name), Instant::now());
-    let failed = |error| format!("shared memory {}: {error}", path.display());
-    if !connection.is_client() {
-        return Ok(SharedMemory::create(&path).map_err(failed)?);
+/// The server makes it, and tells the client where it is.
+fn shared_memory(connection: &mut Connection) -> Result<SharedMemory, Box<dyn Error>> {
+    if connection.is_client() {
+        let ticket = Ticket::parse(&connection.read()?);
+        return Ok(SharedMemory::open(&ticket).map_err(|error| {
+            format!("the memory of the peer's end cannot be reached: {error}; run both as one user, or take --over tcp")
+        })?);
     }
-    loop {
-        match SharedMemory::open(&path) {
-            Ok(cable) => return Ok(cable),
-            Err(error) if begun.elapsed() >= CABLE_SPAN => return Err(failed(error).into()),
-            // Not made yet, or not ready.
-            Err(_) => thread::sleep(LOOK_SPAN),
-        }
-    }
+    let cable = SharedMemory::create().map_err(|error| format!("no memory to share with the peer: {error}"))?;
+    connection.write(&cable.ticket().encode())?;
+    Ok(cable)
 }
 
 /// A cable that is not there before the peer is known.

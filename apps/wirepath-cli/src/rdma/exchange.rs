@@ -1,8 +1,8 @@
 //! The TCP connection by which the ends tell each other their queue pairs.
 
 use std::error::Error;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -75,12 +75,6 @@ impl Connection {
     /// Whether this end has asked the other.
     pub(super) const fn is_client(&self) -> bool {
         self.listener.is_none()
-    }
-
-    /// The addresses of the server and of the client.
-    pub(super) fn ends(&self) -> io::Result<(SocketAddr, SocketAddr)> {
-        let (ours, theirs) = (self.stream.local_addr()?, self.stream.peer_addr()?);
-        Ok(if self.is_client() { (theirs, ours) } else { (ours, theirs) })
     }
 
     /// Our address, by which the peer reaches us.

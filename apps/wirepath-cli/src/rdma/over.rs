@@ -52,7 +52,7 @@ impl Choice {
     /// That of a client.
     pub(super) fn of_client(options: &EndOptions, peer: Ipv4Addr) -> Self {
         let (carrier, why) = match (options.over.carrier(), &options.via) {
-            (Some(carrier), _) => (Some(carrier), "as --over says".to_owned()),
+            (Some(carrier), _) => (Some(carrier), "--over says so".to_owned()),
             (None, Some(via)) => (Some(Carrier::RoceV2), format!("--via names the port {via}")),
             (None, None) if via::is_local(peer) => {
                 (Some(Carrier::SharedMemory), format!("{peer} is an address of this host"))
@@ -73,7 +73,8 @@ impl Choice {
         if let Some(ours) = options.over.carrier().filter(|ours| *ours != carrier) {
             return Err(format!("the peer wants {carrier}, and --over says {ours}: give both ends the same"));
         }
-        let why = if client.is_some() { "as the peer asks" } else { "which the peer's program speaks" }.to_owned();
+        let why =
+            if client.is_some() { "the peer asks for it" } else { "the peer's program speaks nothing else" }.to_owned();
         let mut options = options.clone();
         if carrier == Carrier::RoceV2 && options.via.is_none() {
             options.via = Some(via::with(connection.local()?)?);

