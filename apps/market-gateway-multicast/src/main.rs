@@ -4,7 +4,7 @@
 //! 2 the command line makes no sense.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand};
 use market_gateway_multicast::{
     End, ListenerConfig, ListenerHandler, Receiver, ReceiverConfig, Service, ServiceConfig, Turn,
 };
-use market_ring::{OpenError, OpenProblem, Read, RingReader};
+use market_ring::{OpenError, Read, RingReader};
 use wirepath::counters::{Block, printable};
 use wirepath::proto::Ipv4Prefix;
 use wirepath::worker::StopFlag;
@@ -120,7 +120,11 @@ fn publish(args: &PublishArgs) -> Result<ExitCode, String> {
     };
     let started = Instant::now();
     let now_ns = || started.elapsed().as_nanos() as u64;
-    let open = |before| wait_for_ring(&args.ring, before, &stop).map_err(|error| error.to_string());
+    let waiting = |error: &OpenError| say(&format!("{error}; waiting"));
+    let open = |before| {
+        let opened = RingReader::wait(&args.ring, before, || stop.is_stopping(), waiting);
+        opened.map_err(|error| error.to_string())
+    };
     let Some(ring) = open(None)? else { return Ok(ExitCode::SUCCESS) };
     let mut session = ring.session();
     let mut service = Service::start(&config, ring, now_ns(), &block).map_err(|error| error.to_string())?;
@@ -160,26 +164,6 @@ fn publish_ring(service: &mut Service, now_ns: impl Fn() -> u64, stop: &StopFlag
         was_unsent = service.why_unsent().is_some();
     }
     None
-}
-
-/// Opens a ring, and waits for its publisher where there is none, or only the one of `before`.
-/// `None` where it was stopped.
-fn wait_for_ring(path: &Path, before: Option<u64>, stop: &StopFlag) -> Result<Option<RingReader>, OpenError> {
-    let mut has_said = false;
-    while !stop.is_stopping() {
-        match RingReader::open(path) {
-            Err(error) if matches!(error.problem, OpenProblem::NoWriter) => {
-                if !has_said {
-                    say(&format!("{error}; waiting"));
-                    has_said = true;
-                }
-            }
-            Ok(ring) if before == Some(ring.session()) => (),
-            opened => return opened.map(Some),
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    Ok(None)
 }
 
 fn listen(args: &ListenArgs) -> Result<ExitCode, String> {
@@ -229,7 +213,7 @@ impl ListenerHandler for Printer {
     fn on_read(&mut self, read: &Read) {
         self.has_ended |= *read == Read::Closed;
         if !self.is_quiet {
-            println!("{}", printable(format!("{read:?}")));
+            println!("{}", printable(read));
         }
     }
 

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Ring, Server, record};
-use market_gateway_nats::wire::Told;
+use market_gateway_nats::wire::ServerMessage;
 use market_gateway_nats::{Connection, Publisher, PublisherConfig, Turn};
 
 const SUBSCRIBERS: usize = 4;
@@ -39,8 +39,8 @@ fn main() {
                 ready.send(()).unwrap();
                 let mut records = 0;
                 while records < RECORDS {
-                    let take = |told: Told<'_>| {
-                        if let Told::Message { payload, .. } = told {
+                    let take = |told: ServerMessage<'_>| {
+                        if let ServerMessage::Message { payload, .. } = told {
                             records += payload.len() as u64 / ENTRY_LEN;
                         }
                     };

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use crate::wire::{self, Told};
+use crate::wire::{self, ServerMessage};
 
 /// How long a server may take to be connected, and to take what is sent.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -79,7 +79,7 @@ impl Connection {
             if Instant::now() > until {
                 return Err(ErrorKind::TimedOut.into());
             }
-            connection.poll(Duration::from_millis(100), |told| is_ready |= matches!(told, Told::Pong))?;
+            connection.poll(Duration::from_millis(100), |told| is_ready |= matches!(told, ServerMessage::Pong))?;
         }
         Ok(connection)
     }
@@ -149,7 +149,7 @@ impl Connection {
 
     /// Reads once, for `wait` at most, and shows what came. PINGs are answered, where `wait` is
     /// zero as far as the server takes the answers at once.
-    pub fn poll(&mut self, wait: Duration, mut each: impl FnMut(Told<'_>)) -> io::Result<()> {
+    pub fn poll(&mut self, wait: Duration, mut each: impl FnMut(ServerMessage<'_>)) -> io::Result<()> {
         let Some(len) = self.read(wait)? else { return Ok(()) };
         if len == 0 {
             return Err(ErrorKind::ConnectionReset.into());
@@ -158,8 +158,8 @@ impl Connection {
         let mut taken = 0;
         while let Some((told, len)) = wire::parse(&self.input[taken..]).map_err(io::Error::other)? {
             match told {
-                Told::Ping => self.output.extend_from_slice(b"PONG\r\n"),
-                Told::Error(sentence) => return Err(io::Error::other(format!("the server says {sentence}"))),
+                ServerMessage::Ping => self.output.extend_from_slice(b"PONG\r\n"),
+                ServerMessage::Error(sentence) => return Err(io::Error::other(format!("the server says {sentence}"))),
                 other => each(other),
             }
             taken += len;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::batch::{COVERS, END, SESSION, entries, parse_pair};
 use crate::connection::Connection;
 use crate::stream;
-use crate::wire::{Told, header, status};
+use crate::wire::{ServerMessage, header, status};
 
 /// A connection on which nothing came for so long is made anew: the server's pings come later.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -193,8 +193,8 @@ struct LatestQuotes {
 }
 
 impl LatestQuotes {
-    fn take(&mut self, told: Told<'_>, subscription: u64) {
-        let Told::Message { subject, subscription: from, reply, payload, .. } = told else { return };
+    fn take(&mut self, told: ServerMessage<'_>, subscription: u64) {
+        let ServerMessage::Message { subject, subscription: from, reply, payload, .. } = told else { return };
         if from != subscription {
             return;
         }
@@ -225,8 +225,15 @@ impl Position {
 
     /// Takes a message of the subscription. An error where the broker ends it, or has left a
     /// message out: what is missing is asked for again then.
-    fn take(&mut self, told: Told<'_>, subscription: u64, each: &mut impl FnMut(ConsumerEvent)) -> io::Result<()> {
-        let Told::Message { subject, subscription: from, reply, headers, payload } = told else { return Ok(()) };
+    fn take(
+        &mut self,
+        told: ServerMessage<'_>,
+        subscription: u64,
+        each: &mut impl FnMut(ConsumerEvent),
+    ) -> io::Result<()> {
+        let ServerMessage::Message { subject, subscription: from, reply, headers, payload } = told else {
+            return Ok(());
+        };
         if from != subscription {
             return Ok(());
         }
@@ -361,7 +368,10 @@ mod tests {
                 (format!("md.v.0.quote.{symbol}"), format!("$JS.ACK.MD.x7.1.40.9.1700000000.{pending}"));
             let payload = Quote { bid_qty, ..Quote::default() }.to_bytes();
             let (reply, headers) = (Some(reply.as_str()), &b""[..]);
-            latest.take(Told::Message { subject: &subject, subscription: 2, reply, headers, payload: &payload }, 2);
+            latest.take(
+                ServerMessage::Message { subject: &subject, subscription: 2, reply, headers, payload: &payload },
+                2,
+            );
         }
         assert!(latest.is_whole);
         assert_eq!(latest.quotes.values().map(|quote| quote.bid_qty).collect::<Vec<_>>(), [2, 3, 4]);
@@ -388,7 +398,7 @@ mod tests {
             let (subject, reply) = (format!("md.v.{channel}.events"), Some(reply.as_str()));
             let (headers, payload) = (headers.as_bytes(), &payload[..]);
             position.take(
-                Told::Message { subject: &subject, subscription: 2, reply, headers, payload },
+                ServerMessage::Message { subject: &subject, subscription: 2, reply, headers, payload },
                 2,
                 &mut each,
             )?;
@@ -420,7 +430,7 @@ mod tests {
 
     #[test]
     fn message_left_out_or_a_status_is_an_error_and_no_record() {
-        let message = |headers, reply| Told::Message {
+        let message = |headers, reply| ServerMessage::Message {
             subject: "md.x.0.events",
             subscription: 2,
             reply: Some(reply),

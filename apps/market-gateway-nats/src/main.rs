@@ -1,20 +1,27 @@
 //! `market-gateway-nats`: the command line over the library.
 //!
-//! Exit codes: 0 the ring ended and all is acknowledged, 1 something failed or the ring's writer
+//! Exit codes: 0 the ring ended, or Ctrl-C, and all is acknowledged, 1 something failed or the ring's writer
 //! was killed, 2 the command line makes no sense.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use market_gateway_nats::{Policy, Publisher, PublisherConfig, Turn};
-use market_ring::{OpenError, OpenProblem, RingReader};
+use market_ring::{OpenError, RingReader};
+use wirepath::counters::printable;
+use wirepath::worker::StopFlag;
 
-/// Publish a market-data ring to NATS with JetStream, until the ring ends, or for ever.
+/// How long to sleep when nothing came.
+const IDLE: Duration = Duration::from_micros(100);
+/// How long the broker may take to acknowledge the last batches after Ctrl-C.
+const FLUSH_MAX: Duration = Duration::from_secs(5);
+
+/// Publish a market-data ring to NATS with JetStream, until the ring ends or Ctrl-C.
 #[derive(Parser)]
-#[command(arg_required_else_help = true)]
+#[command(version = env!("VERSION_AND_COMMIT"), arg_required_else_help = true)]
 struct Cli {
     /// The ring that market-gateway writes. Where there is none yet, says so, and waits.
     ring: PathBuf,
@@ -53,73 +60,104 @@ fn parse_word(text: &str) -> Result<String, String> {
     if is_word { Ok(text.to_owned()) } else { Err("use letters, digits, - and _".to_owned()) }
 }
 
-/// Opens a ring, and waits for its publisher where there is none, or only the one of `before`.
-fn wait_for_ring(path: &Path, before: Option<u64>) -> Result<RingReader, OpenError> {
-    let mut has_said = false;
-    loop {
-        match RingReader::open(path) {
-            Err(error) if matches!(error.problem, OpenProblem::NoWriter) => {
-                if !has_said {
-                    eprintln!("market-gateway-nats: {error}; waiting");
-                    has_said = true;
-                }
-            }
-            Ok(ring) if before == Some(ring.session()) => (),
-            opened => return opened,
+impl Cli {
+    fn config(&self) -> PublisherConfig {
+        let policy = match self.policy {
+            PolicyWord::Skip => Policy::Skip,
+            PolicyWord::Conflate => Policy::Conflate,
+            PolicyWord::Disconnect => Policy::Disconnect,
+        };
+        PublisherConfig {
+            server: self.server.clone(),
+            venue: self.venue.clone(),
+            stream: self.stream.clone(),
+            policy,
+            stream_bytes_max: i64::from(self.stream_mib) << 20,
+            ..PublisherConfig::default()
         }
-        thread::sleep(Duration::from_millis(10));
     }
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let policy = match cli.policy {
-        PolicyWord::Skip => Policy::Skip,
-        PolicyWord::Conflate => Policy::Conflate,
-        PolicyWord::Disconnect => Policy::Disconnect,
+    run(&Cli::parse()).unwrap_or_else(|sentence| {
+        say(&sentence);
+        ExitCode::FAILURE
+    })
+}
+
+fn say(sentence: &str) {
+    eprintln!("market-gateway-nats: {}", printable(sentence));
+}
+
+fn run(cli: &Cli) -> Result<ExitCode, String> {
+    let stop = StopFlag::on_signals().map_err(|error| error.to_string())?;
+    let waiting = |error: &OpenError| say(&format!("{error}; waiting"));
+    let open = |before| {
+        let opened = RingReader::wait(&cli.ring, before, || stop.is_stopping(), waiting);
+        opened.map_err(|error| error.to_string())
     };
-    let Cli { server, venue, stream, .. } = cli;
-    let stream_bytes_max = i64::from(cli.stream_mib) << 20;
-    let ring = match wait_for_ring(&cli.ring, None) {
-        Ok(ring) => ring,
-        Err(error) => {
-            eprintln!("market-gateway-nats: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let config = PublisherConfig { server, venue, stream, policy, stream_bytes_max, ..PublisherConfig::default() };
-    let mut publisher = Publisher::new(config, ring);
-    let mut was_down = None;
+    let Some(ring) = open(None)? else { return Ok(ExitCode::SUCCESS) };
+    let (mut publisher, mut outages) = (Publisher::new(cli.config(), ring), Outages::default());
     loop {
-        match publisher.turn() {
-            Ok(Turn::Busy) => (),
-            Ok(Turn::Idle) => thread::sleep(Duration::from_micros(100)),
-            Ok(end @ (Turn::Ended | Turn::WriterGone)) => {
-                println!("{:?}", publisher.counts());
-                if end == Turn::WriterGone {
-                    eprintln!("market-gateway-nats: the writer of {} was killed", cli.ring.display());
-                }
-                if !cli.follow {
-                    return if end == Turn::Ended { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-                }
-                match wait_for_ring(&cli.ring, Some(publisher.session())) {
-                    Ok(ring) => publisher.follow(ring),
-                    Err(error) => {
-                        eprintln!("market-gateway-nats: {error}");
-                        return ExitCode::FAILURE;
-                    }
-                }
-            }
-            Err(stopped) => {
-                eprintln!("market-gateway-nats: {stopped}");
-                return ExitCode::FAILURE;
-            }
+        let end = publish_ring(&mut publisher, &mut outages, &stop)?;
+        if end.is_none() {
+            flush(&mut publisher, &mut outages);
         }
-        let why_down = publisher.why_down().map(|why| why.escape_debug().to_string());
-        if why_down != was_down {
-            let sentence = why_down.as_deref().unwrap_or("connected");
-            eprintln!("market-gateway-nats: {sentence}");
-            was_down = why_down;
+        println!("{}", publisher.counts());
+        if end == Some(Turn::WriterGone) {
+            say(&format!("the writer of {} was killed", cli.ring.display()));
+        }
+        let is_well = match end {
+            None => publisher.waiting() == 0,
+            Some(end) => end == Turn::Ended,
+        };
+        if !cli.follow || end.is_none() {
+            return Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        let Some(ring) = open(Some(publisher.session()))? else { return Ok(ExitCode::SUCCESS) };
+        publisher.follow(ring);
+    }
+}
+
+/// Publishes a ring to its end; `None` where it was stopped before.
+fn publish_ring(publisher: &mut Publisher, outages: &mut Outages, stop: &StopFlag) -> Result<Option<Turn>, String> {
+    while !stop.is_stopping() {
+        match publisher.turn().map_err(|stopped| stopped.to_string())? {
+            Turn::Busy => (),
+            Turn::Idle => thread::sleep(IDLE),
+            end @ (Turn::Ended | Turn::WriterGone) => return Ok(Some(end)),
+        }
+        outages.tell(publisher);
+    }
+    Ok(None)
+}
+
+/// What was read is sent and acknowledged before the program ends, as far as the broker is there.
+fn flush(publisher: &mut Publisher, outages: &mut Outages) {
+    let until = Instant::now() + FLUSH_MAX;
+    while !publisher.flush() && publisher.why_down().is_none() && Instant::now() < until {
+        thread::sleep(IDLE);
+    }
+    outages.tell(publisher);
+    if publisher.waiting() > 0 {
+        say(&format!("{} batches are not acknowledged; the ring keeps them while it lasts", publisher.waiting()));
+    }
+}
+
+/// What an operator was told of the connection last.
+#[derive(Default)]
+struct Outages {
+    /// Why there was none, where there was none; `None` before the first word.
+    told: Option<Option<String>>,
+}
+
+impl Outages {
+    fn tell(&mut self, publisher: &Publisher) {
+        let why = publisher.why_down();
+        let is_first_attempt = why.is_none() && publisher.counts().connections == 0;
+        if !is_first_attempt && self.told.as_ref().is_none_or(|told| told.as_deref() != why) {
+            say(why.unwrap_or("connected"));
+            self.told = Some(why.map(str::to_owned));
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::config::{Policy, PublisherConfig};
 use crate::connection::{Connection, Inbox, NumberedInbox};
 use crate::quotes::Quotes;
 use crate::stream;
-use crate::wire::Told;
+use crate::wire::ServerMessage;
 
 /// Records that a turn reads at most.
 const RECORDS_PER_TURN: usize = 16_384;
@@ -47,6 +47,14 @@ pub struct PublisherCounts {
     pub quotes: u64,
     /// Connections made; all but the first are after an outage.
     pub connections: u64,
+}
+
+impl fmt::Display for PublisherCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { records, missed, batches, acknowledged, duplicates, quotes, connections } = self;
+        write!(f, "{records} records in {batches} batches, {missed} missed; {acknowledged} batches acknowledged, ")?;
+        write!(f, "{duplicates} repeated; {quotes} quotes; {connections} connections")
+    }
 }
 
 /// What a turn was.
@@ -192,6 +200,13 @@ impl Publisher {
         (self.ring, self.end, self.read_at) = (ring, None, Instant::now());
     }
 
+    /// Sends what was read, and takes acknowledgments, but reads no more of the ring. Returns
+    /// whether all is acknowledged.
+    pub fn flush(&mut self) -> bool {
+        let is_done = self.send();
+        is_done || self.waiting() == 0 && self.quotes_waiting == 0
+    }
+
     /// Reads, sends, and takes acknowledgments. An outage is no error: it is tried again.
     pub fn turn(&mut self) -> Result<Turn, Stopped> {
         let has_read = match self.config.policy {
@@ -199,17 +214,7 @@ impl Publisher {
             Policy::Conflate => self.look_for_end(),
             _ => self.read_ring(),
         };
-        // The turn that connects has sent nothing yet.
-        let was_connected = self.link.is_some();
-        match self.exchange() {
-            Ok(()) => (),
-            Err(error) => self.fail(&error),
-        }
-        let are_acknowledged = self.quotes_waiting == 0 && self.waiting() == 0;
-        let is_done = are_acknowledged && was_connected && self.link.is_some();
-        if is_done {
-            self.refusals = 0;
-        }
+        let is_done = self.send();
         if let Some(overrun) = self.overrun
             && (is_done || self.read_at.elapsed() >= self.config.patience)
         {
@@ -223,8 +228,24 @@ impl Publisher {
         })
     }
 
+    /// Sends, and takes acknowledgments. Returns whether all is acknowledged by this connection.
+    fn send(&mut self) -> bool {
+        // The turn that connects has sent nothing yet.
+        let was_connected = self.link.is_some();
+        match self.exchange() {
+            Ok(()) => (),
+            Err(error) => self.fail(&error),
+        }
+        let are_acknowledged = self.quotes_waiting == 0 && self.waiting() == 0;
+        let is_done = are_acknowledged && was_connected && self.link.is_some();
+        if is_done {
+            self.refusals = 0;
+        }
+        is_done
+    }
+
     /// Batches without an acknowledgment.
-    fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.batches.iter().filter(|batch| !batch.is_acknowledged).count()
     }
 
@@ -369,7 +390,7 @@ impl Publisher {
         let waiting = &mut self.quotes_waiting;
         let mut refused = Ok(());
         connection.poll(Duration::ZERO, |told| {
-            let Told::Message { subject, subscription, payload, .. } = told else { return };
+            let ServerMessage::Message { subject, subscription, payload, .. } = told else { return };
             let batch = inbox.number(subject);
             if batch.is_none() && subscription != quotes.subscription {
                 return;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::connection::Connection;
-use crate::wire::Told;
+use crate::wire::ServerMessage;
 
 /// How long JetStream may take to answer: after a start it reads its files first.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -16,7 +16,7 @@ pub(crate) fn request(
     connection: &mut Connection,
     api: &str,
     body: &Value,
-    mut other: impl FnMut(Told<'_>),
+    mut other: impl FnMut(ServerMessage<'_>),
 ) -> io::Result<Value> {
     let inbox = connection.open_inbox();
     connection.publish(&format!("$JS.API.{api}"), &inbox.subject, &[], body.to_string().as_bytes());
@@ -25,7 +25,7 @@ pub(crate) fn request(
     let mut answer = None;
     while answer.is_none() && Instant::now() < until {
         connection.poll(Duration::from_millis(100), |told| match told {
-            Told::Message { subscription, payload, .. } if subscription == inbox.subscription => {
+            ServerMessage::Message { subscription, payload, .. } if subscription == inbox.subscription => {
                 answer = Some(serde_json::from_slice(payload).unwrap_or(Value::Null));
             }
             told => other(told),

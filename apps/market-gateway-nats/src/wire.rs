@@ -9,7 +9,7 @@ const PAYLOAD_MAX: usize = 8 << 20;
 
 /// What a server says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told<'a> {
+pub enum ServerMessage<'a> {
     /// Its first line, JSON.
     Info(&'a [u8]),
     /// It wants a PONG.
@@ -59,7 +59,7 @@ impl fmt::Display for WireError {
 impl core::error::Error for WireError {}
 
 /// The next thing in `input` and its bytes; `None` where it is not whole yet.
-pub fn parse(input: &[u8]) -> Result<Option<(Told<'_>, usize)>, WireError> {
+pub fn parse(input: &[u8]) -> Result<Option<(ServerMessage<'_>, usize)>, WireError> {
     let Some(end) = input.windows(2).position(|pair| pair == b"\r\n") else {
         return if input.len() > LINE_MAX { Err(WireError::LineLong) } else { Ok(None) };
     };
@@ -67,11 +67,11 @@ pub fn parse(input: &[u8]) -> Result<Option<(Told<'_>, usize)>, WireError> {
     let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
     let told = match verb {
         "MSG" | "HMSG" => return message(verb == "HMSG", rest, input, end + 2),
-        "INFO" => Told::Info(rest.as_bytes()),
-        "PING" => Told::Ping,
-        "PONG" => Told::Pong,
-        "+OK" => Told::Accepted,
-        "-ERR" => Told::Error(rest),
+        "INFO" => ServerMessage::Info(rest.as_bytes()),
+        "PING" => ServerMessage::Ping,
+        "PONG" => ServerMessage::Pong,
+        "+OK" => ServerMessage::Accepted,
+        "-ERR" => ServerMessage::Error(rest),
         _ => return Err(WireError::Unknown),
     };
     Ok(Some((told, end + 2)))
@@ -82,7 +82,7 @@ fn message<'a>(
     rest: &'a str,
     input: &'a [u8],
     start: usize,
-) -> Result<Option<(Told<'a>, usize)>, WireError> {
+) -> Result<Option<(ServerMessage<'a>, usize)>, WireError> {
     let words: Vec<&str> = rest.split_ascii_whitespace().collect();
     let (subject, subscription, reply, lengths) = match (has_headers, &words[..]) {
         (false, &[subject, sid, len]) => (subject, sid, None, ("0", len)),
@@ -100,7 +100,7 @@ fn message<'a>(
     let Some(body) = input.get(start..start + len + 2) else { return Ok(None) };
     let Some(body) = body.strip_suffix(b"\r\n") else { return Err(WireError::Length) };
     let (headers, payload) = body.split_at(headers);
-    Ok(Some((Told::Message { subject, subscription, reply, headers, payload }, start + len + 2)))
+    Ok(Some((ServerMessage::Message { subject, subscription, reply, headers, payload }, start + len + 2)))
 }
 
 /// The value of a header in a block.
@@ -142,11 +142,13 @@ mod tests {
             assert_eq!(parse(&text[..len]), Ok(None), "{len}");
         }
         let Ok(Some((told, len))) = parse(text) else { panic!("it is whole") };
-        let Told::Message { subject, subscription, reply, headers, payload } = told else { panic!("{told:?}") };
+        let ServerMessage::Message { subject, subscription, reply, headers, payload } = told else {
+            panic!("{told:?}")
+        };
         assert_eq!((subject, subscription, reply), ("md.x", 1, Some("reply")));
         assert_eq!((payload, len), (&b"hello"[..], whole));
         assert_eq!((header(headers, "Name"), header(headers, "Nam"), status(headers)), (Some("ab"), None, None));
-        assert_eq!(parse(&text[whole..]), Ok(Some((Told::Ping, 6))));
+        assert_eq!(parse(&text[whole..]), Ok(Some((ServerMessage::Ping, 6))));
     }
 
     #[test]

@@ -31,6 +31,7 @@
 //! A write and a read are copies of 128 bytes: no allocation, no system call, no lock, no clock.
 //! The memory is little-endian and is read where it was written, on one machine.
 
+mod display;
 mod error;
 mod fields;
 mod layout;

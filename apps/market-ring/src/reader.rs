@@ -4,6 +4,8 @@ use core::sync::atomic::{Ordering, fence};
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use crate::error::{OpenError, OpenProblem};
 use crate::layout::{
@@ -17,6 +19,8 @@ use crate::record::Record;
 /// Times that a quote is read again which the writer is just replacing, before the reader goes on
 /// and looks at it in the next call.
 const RETRIES: usize = 4;
+/// Time between two looks for a ring that is not there yet.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// What a reader found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +74,30 @@ impl RingReader {
     /// Maps a ring. Its records are read from now on, and each of its quotes is news.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         Self::map(path).map_err(|problem| OpenError::new(path, problem))
+    }
+
+    /// The same, and waits where there is no ring yet, or only the one of session `before`:
+    /// `waiting` is told so once. `None` where `is_stopping` ends the wait.
+    pub fn wait(
+        path: &Path,
+        before: Option<u64>,
+        is_stopping: impl Fn() -> bool,
+        waiting: impl FnOnce(&OpenError),
+    ) -> Result<Option<Self>, OpenError> {
+        let mut waiting = Some(waiting);
+        while !is_stopping() {
+            match Self::open(path) {
+                Err(error) if matches!(error.problem, OpenProblem::NoWriter) => {
+                    if let Some(waiting) = waiting.take() {
+                        waiting(&error);
+                    }
+                }
+                Ok(ring) if before == Some(ring.session()) => (),
+                opened => return opened.map(Some),
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        Ok(None)
     }
 
     fn map(path: &Path) -> Result<Self, OpenProblem> {

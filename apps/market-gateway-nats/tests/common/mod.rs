@@ -103,6 +103,10 @@ impl Ring {
         copy
     }
 
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
     pub(crate) fn reader(&self) -> RingReader {
         RingReader::open(&self.path).unwrap()
     }

@@ -33,11 +33,11 @@ pub(crate) struct Fields {
 /// level leaves a consistent book, the level is implied: each event has one such bit at most.
 const FLAG: u8 = 1;
 /// The price is there.
-const HAS_PRICE: u8 = 2;
+pub(crate) const HAS_PRICE: u8 = 2;
 /// The remaining shares are there.
 const HAS_REMAINING: u8 = 4;
 /// The price has nine decimals, and not four.
-const NINE_DECIMALS: u8 = 8;
+pub(crate) const NINE_DECIMALS: u8 = 8;
 /// No side.
 const NO_SIDE: u8 = 0;
 
@@ -49,10 +49,14 @@ trait Coded: Sized {
     fn decode(fields: &Fields) -> Option<Self>;
 }
 
+/// The name of a kind.
+pub(crate) fn name(kind: u8) -> &'static str {
+    KINDS.iter().find(|(number, _)| *number == kind).map_or("?", |(_, name)| name)
+}
+
 /// The kinds, as `include/market_ring.h` numbers them; a number is never used again for another.
 macro_rules! kinds {
     ($($number:literal $name:ident,)*) => {
-        #[cfg(test)]
         pub(crate) const KINDS: &[(u8, &str)] = &[$(($number, stringify!($name)),)*];
 
         impl Fields {
