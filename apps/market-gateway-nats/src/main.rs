@@ -1,7 +1,7 @@
 //! `market-gateway-nats`: the command line over the library.
 //!
-//! Exit codes: 0 the ring ended, or Ctrl-C, and all is acknowledged, 1 something failed or the ring's
-//! writer was killed, 2 the command line makes no sense.
+//! Exit codes: 0 the ring ended, or Ctrl-C, and all is acknowledged, 1 something failed or the
+//! ring's writer was killed, 2 the command line makes no sense.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
