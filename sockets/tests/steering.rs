@@ -346,7 +346,7 @@ fn flow_that_two_sockets_need_goes_with_the_second() {
     let bind = || {
         let id = wire.right.call(|sockets, _| sockets.socket(Kind::Datagram)).unwrap();
         let shared = |sockets: &mut sockets::Sockets, cx: &mut wirepath::pipeline::Cx<'_>| {
-            let options = sockets::Options { reuse_address: true, ..sockets.options(id)? };
+            let options = Options { reuse_address: true, ..sockets.options(id)? };
             sockets.set_options(id, &options, cx)?;
             sockets.bind(id, at(2, 7), cx)
         };

@@ -140,7 +140,7 @@ const MEMBER: &str = "\
 import socket, sys
 made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-made.bind(('239.1.1.1', 7033))
+made.bind((sys.argv[2], 7033))
 group = socket.inet_aton('239.1.1.1') + socket.inet_aton(sys.argv[1])
 made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group)
 print('member', flush=True)
@@ -154,14 +154,20 @@ fn members_of_two_users_each_receive_the_datagrams_of_a_group_where_frames_are_p
     if !has_program(test, "python3") {
         return;
     }
-    let Some(rig) = Rig::with(test, &["--forward", "--uid", &STRANGER.to_string()]) else { return };
+    for bound in ["239.1.1.1", "0.0.0.0"] {
+        let Some(rig) = Rig::with(test, &["--forward", "--uid", &STRANGER.to_string()]) else { return };
+        each_member_receives(&rig, bound);
+    }
+}
+
+fn each_member_receives(rig: &Rig, bound: &str) {
     let mut members: Vec<_> = [SERVED, STRANGER]
         .iter()
         .map(|&uid| {
-            let mut child = rig.start(uid, &["python3", "-c", MEMBER, &OURS.to_string()]);
+            let mut child = rig.start(uid, &["python3", "-c", MEMBER, &OURS.to_string(), bound]);
             let mut said = BufReader::new(child.stdout.take().unwrap());
             let line = next_line(&mut said);
-            assert!(line == "member\n", "{uid}: {}", String::from_utf8_lossy(&super::end(child).stderr));
+            assert!(line == "member\n", "{bound} {uid}: {}", String::from_utf8_lossy(&super::end(child).stderr));
             (Ended(child), said)
         })
         .collect();
