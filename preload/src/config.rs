@@ -285,7 +285,7 @@ fn variable(name: &str) -> Option<String> {
 
 fn load(name: &str, policy: Policy) -> Result<Config, String> {
     if let Some(unknown) = unknown_variable() {
-        return Err(format!("{unknown} is no setting of wirepath's: unset it, or see docs/sockets.md for its name"));
+        return Err(format!("{unknown} is no setting of wirepath's: unset it, or see docs/run.md for its name"));
     }
     let program = env::args_os().next().unwrap_or_default();
     let program = program.to_string_lossy().rsplit('/').next().unwrap_or_default().to_owned();

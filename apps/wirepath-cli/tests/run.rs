@@ -232,7 +232,7 @@ fn installed_wirepath_finds_the_library_that_is_installed_with_it() {
     fs::create_dir_all(place.join("target/debug")).unwrap();
     fs::create_dir(place.join("path")).unwrap();
     write(&folder, "path/cargo", b"#!/bin/sh\n", 0o755);
-    wirepath_tests::programs::copy(WIREPATH, &place.join("target/debug/wirepath"));
+    wirepath_tests::programs::copy(WIREPATH, place.join("target/debug/wirepath"));
     for other in ["feed-handler", "hugepage-setup", "libwirepath_preload.so"] {
         write(&folder, &format!("target/debug/{other}"), b"", 0o644);
     }

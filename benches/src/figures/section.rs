@@ -91,7 +91,7 @@ impl Section {
                  memory device, the same workers. `PART=sockets`."
             }
             Self::LiveSockets => {
-                "Programs as they are installed, under [the preload library](sockets.md) on AF_XDP, and the same on \
+                "Programs as they are installed, under [the preload library](run.md) on AF_XDP, and the same on \
                  the kernel in the same run; the other end is a kernel's, unless the figure says otherwise. As root, \
                  `PART=live-sockets`."
             }

@@ -78,7 +78,7 @@ pub(crate) struct RunOptions {
     /// The router to other networks than that of --address
     #[arg(long, value_name = "ADDRESS", requires = "address")]
     gateway: Option<Ipv4Addr>,
-    /// The rules that select its sockets: a TOML file (docs/sockets.md) or a libvma.conf
+    /// The rules that select its sockets: a TOML file (docs/run.md) or a libvma.conf
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
     /// What to do if its sockets cannot leave the kernel; by default as WIREPATH_POLICY says, or

@@ -239,7 +239,7 @@ fn wrk_arguments() -> [String; 7] {
 }
 
 /// Pages a second. A server that took a connection before its workers began may refuse some until
-/// they have (docs/sockets.md, "After a fork"): wrk is started again then.
+/// they have (docs/run.md, "After a fork"): wrk is started again then.
 fn wrk(pair: &Pair) -> Result<f64, String> {
     let arguments = wrk_arguments();
     let words: Vec<&str> = ["wrk"].into_iter().chain(arguments.iter().map(String::as_str)).collect();

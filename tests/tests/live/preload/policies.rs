@@ -100,7 +100,7 @@ fn wrong_setting_is_a_sentence_and_the_policy_decides() {
         ("WIREPATH_XDP_MODE=skb", "WIREPATH_XDP_MODE is \"skb\": set it to auto, native or generic"),
         ("WIREPATH_GATHER_US=-1", "WIREPATH_GATHER_US is \"-1\": set it to microseconds, 1000000 at most"),
         ("WIREPATH_SPIN_US=10000001", "set it to microseconds, 10000000 at most"),
-        ("WIREPATH_RULE=trading.toml", "WIREPATH_RULE is no setting of wirepath's: unset it, or see docs/sockets.md"),
+        ("WIREPATH_RULE=trading.toml", "WIREPATH_RULE is no setting of wirepath's: unset it, or see docs/run.md"),
         (&rules, "bad.toml line 2, column 7: expected \"offload\", \"os\", \"both\" or \"refuse\""),
         ("WIREPATH_ADDRESS=192.0.2.7", "WIREPATH_ADDRESS is \"192.0.2.7\": set it to an address such as 192.0.2.7/24"),
         ("WIREPATH_GATEWAY=192.0.2.1", "WIREPATH_GATEWAY without WIREPATH_ADDRESS"),
