@@ -236,8 +236,8 @@ fn user_that_is_not_served_is_refused_in_a_sentence() {
 }
 
 #[test]
-fn port_of_another_user_and_a_low_port_are_refused() {
-    let test = "port_of_another_user_and_a_low_port_are_refused";
+fn low_port_is_refused_and_port_of_another_user_gives_groups_alone() {
+    let test = "low_port_is_refused_and_port_of_another_user_gives_groups_alone";
     let Some(rig) = Rig::new(test) else { return };
     // The kernel lets any user of this namespace bind it; the broker does not.
     rig.wire.near.run(|| fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0").unwrap());
@@ -254,7 +254,11 @@ fn port_of_another_user_and_a_low_port_are_refused() {
         table.contains(&format!(":{:04X} ", 7_020))
     };
     wait_until("root has bound its port", is_bound);
-    refused(&rig, "UDP-RECV:7020,reuseaddr");
+    // The kernel lets it bind beside the other, for their groups. What is sent to the port itself
+    // stays the other's, and the second one is told so.
+    let mut second = Ended(rig.start(SERVED, &["socat", "-u", "UDP-RECV:7020,reuseaddr", "-"]));
+    let mut said = BufReader::new(second.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.contains("its groups alone")), "the second receiver has ended without the sentence");
     rig.until_logged(&format!("is refused: port {OURS}:7020 is user 0's in the kernel"));
 }
 
