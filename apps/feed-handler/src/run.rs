@@ -290,7 +290,7 @@ impl<S: EventSink + Clone + 'static, F: Fn(&SinkContext) -> Result<S, Error>> Wo
     fn feed<P: Protocol>(&self, parts: Parts<'_, S>, places: &[u16]) -> Result<Made<Feed<P, S>>, Error> {
         let Parts { plan, arrival, sink, sampler, scope } = parts;
         let config = FeedConfig { places: places.to_vec(), ..feed_config::<P>(plan, arrival) };
-        let recovery = recovery::start::<P>(&config.sets, plan.format, config.capacity, scope, self.events.clone())?;
+        let recovery = recovery::start::<P>(&config.sets, config.capacity, scope, self.events.clone())?;
         let mut feed = Feed::<P, S>::with_sink(config, sink, sampler, scope);
         let threads = recovery.map(|(link, thread)| {
             feed.recover_by(link);

@@ -600,6 +600,18 @@ mod tests {
         refused(&of("memx-depth", &asks(server)), 5, 1, "needs token_type");
         let token = |kind: &str| format!("{server}\ntoken_type = \"{kind}\"\ntoken = \"SECRET\"");
         refused(&of("memx-depth", &asks(&token("PP"))), 5, 1, "one letter");
+        let proxy = format!("{server}\ngroup = \"239.1.1.1\"\nport = 7");
+        let proxy = format!("{proxy}\nsession = \"1\"\nuser = \"U\"\npassword = \"P\"");
+        for (format, keys) in [("memx-depth", token("P")), ("cboe-pitch", proxy)] {
+            let rest = format!("bind = \"127.0.0.1:0\"\n{keys}");
+            refused(&of(format, &asks(&rest)), 6, 8, &format!("servers of {format} have no bind"));
+        }
+        for (key, value) in [("port", "7"), ("interface", "\"127.0.0.1\"")] {
+            let rest = format!("{}\n{key} = {value}", token("P"));
+            let column = key.len() + 4;
+            refused(&of("memx-depth", &asks(&rest)), 9, column, &format!("servers of memx-depth have no {key}"));
+            refused(&of("iex-tops", &asks(&format!("{server}\n{key} = {value}"))), 7, column, "have no");
+        }
         refused(&of("memx-depth", &image(server)), 5, 1, "no server sends images");
         refused(&of("mold-itch50", &asks(&token("P"))), 7, 14, "have no token_type");
         refused(&of("cboe-pitch", &asks(server)), 5, 1, "needs group");

@@ -20,7 +20,7 @@ use crate::recovery::{ImagePlan, ImageSource, ProxyPlan, RecoveryGroup, RequestP
 #[serde(deny_unknown_fields)]
 pub(super) struct RerequestSection {
     server: Server,
-    bind: Option<Bind>,
+    bind: Option<Spanned<Bind>>,
     delay_us: Option<Micros>,
     timeout_ms: Option<Millis>,
     attempts: Option<Attempts>,
@@ -34,9 +34,9 @@ pub(super) struct RerequestSection {
     token_type: Option<Spanned<String>>,
     token: Option<Spanned<String>>,
     group: Option<Spanned<Group>>,
-    port: Option<Port>,
+    port: Option<Spanned<Port>>,
     sources: Option<Spanned<Vec<Sender>>>,
-    interface: Option<Ipv4Addr>,
+    interface: Option<Spanned<Ipv4Addr>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -179,24 +179,30 @@ pub(super) fn requests(section: &Spanned<RerequestSection>, format: Format) -> R
     key(section, "group", &own.group, format, is_proxy)?;
     let proxy = if is_proxy {
         let login = unit_login(section, [&own.session, &own.user, &own.password])?;
-        let (Some(group), Some(port)) = (&own.group, own.port) else {
+        let (Some(group), Some(port)) = (&own.group, &own.port) else {
             return Err(ConfigProblem::new(section.span(), "the group of the gap responses needs port: add it"));
         };
         Some(ProxyPlan {
             login,
             group: RecoveryGroup {
-                address: SocketAddrV4::new(group.get_ref().address(), port.0),
+                address: SocketAddrV4::new(group.get_ref().address(), port.get_ref().0),
                 senders: own.sources.iter().flat_map(Spanned::get_ref).map(|sender| sender.0).collect(),
             },
-            interface: own.interface.unwrap_or(Ipv4Addr::UNSPECIFIED),
+            interface: own.interface.as_ref().map_or(Ipv4Addr::UNSPECIFIED, |interface| *interface.get_ref()),
         })
     } else {
         for (name, value) in [("session", &own.session), ("user", &own.user), ("password", &own.password)] {
             key(section, name, value, format, false)?;
         }
+        key(section, "port", &own.port, format, false)?;
         key(section, "sources", &own.sources, format, false)?;
+        key(section, "interface", &own.interface, format, false)?;
         None
     };
+    if is_proxy || is_replay {
+        // Answers come by a connection, or by a group: the kernel chooses our end of it.
+        key(section, "bind", &own.bind, format, false)?;
+    }
     let replays = login_token(section, format, is_replay)?;
     let most = match format {
         Format::IexTops | Format::IexDeep => GapRequest::MESSAGES_MAX as u16,
@@ -209,7 +215,7 @@ pub(super) fn requests(section: &Spanned<RerequestSection>, format: Format) -> R
     let usual = RetryPolicy::default();
     Ok(RequestPlan {
         server: own.server.0,
-        bind: own.bind.map_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), |bind| bind.0),
+        bind: own.bind.as_ref().map_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), |bind| bind.get_ref().0),
         retry: RetryPolicy {
             delay_ns: own.delay_us.map_or(usual.delay_ns, |delay| delay.0 * 1_000),
             timeout_ns: own.timeout_ms.map_or(usual.timeout_ns, |timeout| timeout.0 * 1_000_000),

@@ -6,10 +6,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddrV4;
 
 use arrayvec::ArrayVec;
-use market::RerequestRange;
 use market::framing::memx_udp::{MemxHeader, MemxUdp};
 use market::framing::{Framing, Session};
 use market::memx::replay::{ClientMessage, LoginToken, REPLAY, ServerMessage};
+use market::{RerequestRange, RetryPolicy};
+use wirepath::counters::Counter;
 
 use super::connection::Connection;
 use super::link::PACKET_LEN_MAX;
@@ -26,12 +27,16 @@ const WAITING_MAX: usize = 256;
 const PACKETS_MAX: usize = 256;
 /// Bytes of one call to read.
 const READ_LEN: usize = 64 * 1024;
+const ENDLESS: &str = "a replay has no end: it is given up, and the next one is requested on another connection";
 const BODY_LEN_MAX: usize = PACKET_LEN_MAX - MemxUdp::HEADER_LEN;
 
 /// The client of one server.
 pub(super) struct Replays {
     server: SocketAddrV4,
     token: LoginToken,
+    /// A replay that brings nothing for so long has no end: the worker has given its hole up, and
+    /// other requests wait behind it.
+    patience_ns: u64,
     not_before_ns: u64,
     line: Option<Line>,
     waiting: VecDeque<Replay>,
@@ -55,6 +60,8 @@ struct Line {
     /// The active session, once the server has said it.
     session: Option<u64>,
     current: Option<Replay>,
+    /// When the current request was sent, or its replay brought something last.
+    moved_ns: u64,
     packet: Packet,
 }
 
@@ -68,8 +75,9 @@ struct Packet {
 }
 
 impl Replays {
-    pub(super) fn new(server: SocketAddrV4, token: LoginToken) -> Self {
-        Self { server, token, not_before_ns: 0, line: None, waiting: VecDeque::new(), packets: VecDeque::new() }
+    pub(super) fn new(server: SocketAddrV4, token: LoginToken, retry: &RetryPolicy) -> Self {
+        let (patience_ns, waiting, packets) = (retry.unanswered_ns(), VecDeque::new(), VecDeque::new());
+        Self { server, token, patience_ns, not_before_ns: 0, line: None, waiting, packets }
     }
 
     /// Asks for messages, behind what was asked for before. `NotConnected` until the login is
@@ -84,8 +92,13 @@ impl Replays {
     }
 
     /// Connects where that is due, reads what has come and asks for what waits: passes channel and
-    /// first number of each refusal to `refused`.
-    pub(super) fn poll(&mut self, now_ns: u64, mut refused: impl FnMut(u32, u64)) -> io::Result<()> {
+    /// first number of each refusal to `refused`. `endless` counts the replays that have no end.
+    pub(super) fn poll(
+        &mut self,
+        now_ns: u64,
+        endless: &Counter,
+        mut refused: impl FnMut(u32, u64),
+    ) -> io::Result<()> {
         let Some(line) = &mut self.line else {
             if now_ns >= self.not_before_ns {
                 self.not_before_ns = now_ns.saturating_add(RETRY_NS);
@@ -95,7 +108,7 @@ impl Replays {
         };
         let outcome = if self.packets.len() < PACKETS_MAX {
             line.poll(&self.token, now_ns)
-                .and_then(|()| line.take(&mut self.packets, &mut refused))
+                .and_then(|()| line.take(&mut self.packets, now_ns, &mut refused))
                 .and_then(|()| line.ask(&mut self.waiting, now_ns, &mut refused))
         } else {
             Ok(())
@@ -103,8 +116,16 @@ impl Replays {
         if outcome.is_err() {
             self.line = None;
             self.waiting.clear();
+            return outcome;
         }
-        outcome
+        if line.is_stuck(now_ns, self.patience_ns) {
+            // What such a server sends next may belong to this request or to the next one, so that
+            // one is made on another connection.
+            self.line = None;
+            endless.inc();
+            return Err(io::Error::other(ENDLESS));
+        }
+        Ok(())
     }
 
     /// The next packet of a replay.
@@ -122,8 +143,13 @@ impl Line {
             heard_ns: now_ns,
             session: None,
             current: None,
+            moved_ns: now_ns,
             packet: Packet::default(),
         })
+    }
+
+    fn is_stuck(&self, now_ns: u64, patience_ns: u64) -> bool {
+        self.current.is_some() && now_ns.saturating_sub(self.moved_ns) >= patience_ns
     }
 
     fn send(&mut self, message: &ClientMessage, now_ns: u64) -> io::Result<()> {
@@ -160,9 +186,10 @@ impl Line {
     fn take(
         &mut self,
         packets: &mut VecDeque<ArrayVec<u8, PACKET_LEN_MAX>>,
+        now_ns: u64,
         refused: &mut impl FnMut(u32, u64),
     ) -> io::Result<()> {
-        let Self { bytes, session, current, packet, .. } = self;
+        let Self { bytes, session, current, moved_ns, packet, .. } = self;
         let mut rest = &bytes[..];
         while let Some((message, behind)) = ServerMessage::split(rest) {
             rest = behind;
@@ -177,8 +204,12 @@ impl Line {
                 }
                 ServerMessage::StartOfSession { session: active } => *session = Some(active),
                 ServerMessage::EndOfSession => *session = None,
-                ServerMessage::ReplayBegin { seq, .. } => *packet = Packet { next: Some(seq), ..Packet::default() },
+                ServerMessage::ReplayBegin { seq, .. } => {
+                    *moved_ns = now_ns;
+                    *packet = Packet { next: Some(seq), ..Packet::default() };
+                }
                 ServerMessage::Sequenced(message) => {
+                    *moved_ns = now_ns;
                     if let Some(replay) = current {
                         packet.push(replay.session, message, packets)?;
                     }
@@ -214,7 +245,7 @@ impl Line {
             refused(channel, range.seq);
             return Ok(());
         }
-        self.current = Some(replay);
+        (self.current, self.moved_ns) = (Some(replay), now_ns);
         let RerequestRange { seq, count } = range;
         self.send(&ClientMessage::ReplayRequest { session, seq, count: count.into() }, now_ns)
     }
@@ -252,5 +283,107 @@ impl Packet {
         packet.extend(self.body.drain(..));
         packets.push_back(packet);
         self.count = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use wirepath::counters::{Block, Unit};
+
+    use super::*;
+
+    const SESSION: u64 = 20_261_128;
+    const MILLISECOND: u64 = 1_000_000;
+
+    /// The server's side of one connection, behind its login.
+    struct Server {
+        stream: TcpStream,
+        bytes: Vec<u8>,
+    }
+
+    impl Server {
+        fn accept(listener: &TcpListener) -> Self {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut out = Vec::new();
+            ServerMessage::LoginAccepted { mode: REPLAY }.emit(&mut out);
+            ServerMessage::StartOfSession { session: SESSION }.emit(&mut out);
+            stream.write_all(&out).unwrap();
+            Self { stream, bytes: Vec::new() }
+        }
+
+        /// The first number of the next request.
+        fn request(&mut self) -> u64 {
+            loop {
+                while let Some((message, rest)) = ClientMessage::split(&self.bytes) {
+                    self.bytes = rest.to_vec();
+                    if let Some(ClientMessage::ReplayRequest { seq, .. }) = message {
+                        return seq;
+                    }
+                }
+                let mut room = [0; 512];
+                let len = self.stream.read(&mut room).unwrap();
+                assert_ne!(len, 0, "the client has gone");
+                self.bytes.extend_from_slice(&room[..len]);
+            }
+        }
+
+        fn say(&mut self, messages: &[ServerMessage<'_>]) {
+            let mut out = Vec::new();
+            messages.iter().for_each(|message| message.emit(&mut out));
+            self.stream.write_all(&out).unwrap();
+        }
+    }
+
+    /// Polls at `now_ns` until `is_done`.
+    fn poll(replays: &mut Replays, now_ns: u64, endless: &Counter, is_done: impl Fn(&Replays) -> bool) -> Vec<String> {
+        let (mut said, until) = (Vec::new(), Instant::now() + Duration::from_secs(60));
+        while !is_done(replays) {
+            assert!(Instant::now() < until, "nothing happens");
+            let polled = replays.poll(now_ns, endless, |_, seq| panic!("{seq} is refused"));
+            said.extend(polled.err().map(|error| error.to_string()));
+            thread::yield_now();
+        }
+        said
+    }
+
+    #[test]
+    fn replay_without_an_end_is_given_up_and_the_next_one_is_requested() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("an IPv4 address") };
+        let endless = Block::heap().scope("answers").counter("endless_replays", Unit::Events);
+        let token = LoginToken::new(b'P', "USER:SECRET").unwrap();
+        let retry = RetryPolicy { delay_ns: 0, timeout_ns: 10 * MILLISECOND, attempts: 10, ..RetryPolicy::default() };
+        let mut replays = Replays::new(address, token, &retry);
+        let server = thread::spawn(move || {
+            let mut server = Server::accept(&listener);
+            assert_eq!(server.request(), 5);
+            // It goes on to say that it lives, and not with the messages.
+            server.say(&[ServerMessage::ReplayBegin { seq: 5, count: 2 }, ServerMessage::Sequenced(b"five")]);
+            server.say(&[ServerMessage::Heartbeat]);
+            let mut next = Server::accept(&listener);
+            assert_eq!(next.request(), 9);
+            next.say(&[ServerMessage::ReplayBegin { seq: 9, count: 1 }, ServerMessage::Sequenced(b"nine")]);
+            next.say(&[ServerMessage::ReplayComplete]);
+            // Both connections stay.
+            (server, next)
+        });
+        let is_open = |replays: &Replays| replays.line.as_ref().is_some_and(|line| line.session.is_some());
+        poll(&mut replays, 0, &endless, is_open);
+        for seq in [5, 9] {
+            replays.send(0, Session(SESSION.into()), RerequestRange { seq, count: 2 }).unwrap();
+        }
+        let has_begun = |replays: &Replays| replays.line.as_ref().is_some_and(|line| line.packet.count == 1);
+        assert_eq!(poll(&mut replays, 0, &endless, has_begun), [""; 0]);
+        assert_eq!(poll(&mut replays, 100 * MILLISECOND, &endless, |replays| replays.line.is_none()), [ENDLESS]);
+        assert_eq!(endless.get(), 1);
+        // The next attempt is due a second behind the first.
+        assert_eq!(poll(&mut replays, RETRY_NS, &endless, |replays| !replays.packets.is_empty()), [""; 0]);
+        let packet = replays.next().unwrap();
+        assert_eq!(MemxUdp::parse(&packet).unwrap().messages().collect::<Vec<_>>(), [b"nine"]);
+        drop(server.join().unwrap());
     }
 }

@@ -20,7 +20,7 @@ use super::udp::{Received, UdpRequests};
 use crate::error::Error;
 use crate::event::Event;
 use crate::feed::SetConfig;
-use crate::format::{AllocatedBooks, Format, Protocol};
+use crate::format::{AllocatedBooks, Protocol};
 
 /// How long the thread sleeps when nothing came: short against a round trip to a server, and some
 /// per cent of a core.
@@ -47,7 +47,6 @@ type Started<B> = (WorkerEnd<B>, RecoveryThread);
 /// opened before it returns, so that their errors end the start.
 pub(crate) fn start<P: Protocol>(
     sets: &[SetConfig],
-    format: Format,
     capacity: Capacity,
     scope: &Scope,
     events: Sender<Event>,
@@ -55,14 +54,25 @@ pub(crate) fn start<P: Protocol>(
     if sets.iter().all(|set| set.recovery.is_empty()) {
         return Ok(None);
     }
-    let services = sets.iter().map(|set| SetService::open(set, format)).collect::<Result<Vec<_>, _>>()?;
+    let services = sets.iter().map(SetService::open).collect::<Result<Vec<_>, _>>()?;
     let has_images = services.iter().any(|service| service.image.is_some());
     let spare = has_images.then(|| Box::new(P::Books::allocate(capacity)));
     let (worker, thread) = link();
     let (jobs, loop_counters) = (VecDeque::new(), LoopCounters::new(scope));
-    let other_sender = scope.scope("answers").counter("other_sender", Unit::Datagrams);
-    let service =
-        Service::<P> { services, link: thread, spare, jobs, current: None, other_sender, loop_counters, events };
+    let answers = scope.scope("answers");
+    let other_sender = answers.counter("other_sender", Unit::Datagrams);
+    let endless_replays = answers.counter("endless_replays", Unit::Events);
+    let service = Service::<P> {
+        services,
+        link: thread,
+        spare,
+        jobs,
+        current: None,
+        other_sender,
+        endless_replays,
+        loop_counters,
+        events,
+    };
     let handle = thread::Builder::new().name("recovery".into()).spawn(move || service.run());
     let handle = handle.map_err(|error| Error::Failed(format!("cannot start the recovery thread: {error}")))?;
     Ok(Some((worker, RecoveryThread(handle))))
@@ -93,6 +103,8 @@ struct Service<P: Protocol> {
     current: Option<Image<P>>,
     /// Packets of a group of answers whose senders are none of its own.
     other_sender: Counter,
+    /// Replays that were given up because their server did not go on with them.
+    endless_replays: Counter,
     loop_counters: LoopCounters,
     events: Sender<Event>,
 }
@@ -116,7 +128,7 @@ fn enqueue(jobs: &mut VecDeque<ImageJob>, job: ImageJob) {
 }
 
 impl SetService {
-    fn open(set: &SetConfig, format: Format) -> Result<Self, Error> {
+    fn open(set: &SetConfig) -> Result<Self, Error> {
         let failed = |server, error: io::Error| {
             Error::Failed(format!("channel {}: no socket for the requests to {server}: {error}", set.name))
         };
@@ -124,14 +136,16 @@ impl SetService {
             None => None,
             Some(plan) => Some(match (plan.proxy.clone(), plan.replays.clone()) {
                 (None, None) => {
-                    let requests = UdpRequests::open(plan, format).map_err(|error| failed(plan.server, error))?;
+                    let requests = UdpRequests::open(plan, set.format).map_err(|error| failed(plan.server, error))?;
                     RequestService::Udp(requests)
                 }
                 (Some(proxy), _) => {
                     let proxy = Proxy::open(plan.server, proxy).map_err(|error| failed(plan.server, error))?;
                     RequestService::Proxy(Box::new(proxy))
                 }
-                (None, Some(token)) => RequestService::Replays(Box::new(Replays::new(plan.server, token))),
+                (None, Some(token)) => {
+                    RequestService::Replays(Box::new(Replays::new(plan.server, token, &plan.retry)))
+                }
             }),
         };
         let loops = set.recovery.loops.as_ref().map(LoopService::new);
@@ -225,7 +239,7 @@ impl<P: Protocol> Service<P> {
     }
 
     fn poll_requests(&mut self, now_ns: u64) -> bool {
-        let Self { services, link, events, other_sender, .. } = self;
+        let Self { services, link, events, other_sender, endless_replays, .. } = self;
         let mut has_worked = false;
         for (set, service) in (0_u16..).zip(services) {
             // Where the ring is full, the request's timeout has the same effect.
@@ -237,7 +251,8 @@ impl<P: Protocol> Service<P> {
                     proxy.poll(now_ns, refused).map_err(|error| format!("the gap request proxy: {error}"))
                 }
                 Some(RequestService::Replays(replays)) => {
-                    replays.poll(now_ns, refused).map_err(|error| format!("the server of replays: {error}"))
+                    let polled = replays.poll(now_ns, endless_replays, refused);
+                    polled.map_err(|error| format!("the server of replays: {error}"))
                 }
             };
             if let Err(sentence) = outcome {
@@ -331,9 +346,50 @@ impl<P: Protocol> Service<P> {
 
 #[cfg(test)]
 mod tests {
-    use market::framing::Session;
+    use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 
+    use market::framing::Session;
+    use market::framing::iex_tp::{GapRequest, IexHeader};
+    use market::{RerequestRange, RetryPolicy};
+    use wirepath::counters::Block;
+
+    use super::super::plan::{RecoveryPlan, RequestPlan};
     use super::*;
+    use crate::format::{Format, IexDeep};
+
+    /// The queues of a port may each have channels of another format.
+    #[test]
+    fn request_has_the_form_of_its_channels_format() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let SocketAddr::V4(address) = server.local_addr().unwrap() else { panic!("an IPv4 address") };
+        let requests = RequestPlan {
+            server: address,
+            bind: SocketAddrV4::new([127, 0, 0, 1].into(), 0),
+            retry: RetryPolicy::default(),
+            hole_max: RequestPlan::HOLE_MAX,
+            proxy: None,
+            replays: None,
+        };
+        let set = SetConfig {
+            name: "d".into(),
+            format: Format::IexDeep,
+            queue: Some(1),
+            numbers: Vec::new(),
+            lines: Vec::new(),
+            recovery: RecoveryPlan { requests: Some(requests), ..RecoveryPlan::default() },
+        };
+        let (scope, (events, _told)) = (Block::heap().scope("feed"), std::sync::mpsc::channel());
+        let started = start::<IexDeep>(&[set], Capacity::default(), &scope, events).unwrap();
+        let (mut worker, thread) = started.expect("there is a server");
+        let (session, range) = (Session(77), RerequestRange { seq: 9, count: 2 });
+        let _ = worker.commands.push(Command::Request { set: 0, channel: 0, number: 4, session, range });
+        let mut bytes = [0; 64];
+        let len = server.recv(&mut bytes).unwrap();
+        let expected = GapRequest { protocol: IexHeader::DEEP_1_0, channel: 4, session: 77, first: 9, last: 10 };
+        assert_eq!(GapRequest::parse(&bytes[..len]), Ok(expected));
+        drop(worker);
+        thread.join().unwrap();
+    }
 
     #[test]
     fn channel_that_asks_for_another_image_keeps_its_turn() {
