@@ -1,8 +1,10 @@
 //! A trade that the drop copy alone has.
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
+use common::line::Line;
 use common::{Buyer, RESERVE, SECOND, SYMBOL, TestGateway, Venue, book, config, gateway, session};
 use market::{Price, Side, Symbol};
+use order_entry::journal::Journal;
 use order_entry::orders::{ExecId, OrderKey, VenueEvent};
 use order_entry::risk::KillSwitch;
 use order_gateway::drop_copy::{Difference, Trade};
@@ -13,7 +15,7 @@ mod common;
 const LAG: u64 = 5 * SECOND;
 
 const fn trade(exec: u64, qty: u32) -> Trade {
-    Trade { id: 1, exec: ExecId::from_number(exec), terms: Some((qty, Price(1_000_000))), is_correction: false }
+    Trade { id: 1, exec: ExecId::from_number(exec), terms: Some((qty, Price(1_000_000))), correction: None }
 }
 
 /// A gateway with an order of 100 shares that the venue has accepted, and with a drop copy.
@@ -98,12 +100,64 @@ fn correction_that_the_session_lacks_stops_orders_and_is_not_booked() {
     venue.fill(0, 30, 7, 2 * SECOND);
     venue.pump(&mut gateway, 2 * SECOND);
     gateway.core_mut().drop_copied(trade(7, 30), None, 2 * SECOND);
-    let corrected = Trade { is_correction: true, ..trade(7, 20) };
+    let corrected = Trade { correction: Some(ExecId::from_number(8)), ..trade(7, 20) };
     gateway.core_mut().drop_copied(corrected, None, 2 * SECOND);
     assert_eq!(gateway.reconcile(2 * SECOND), None, "it may be on its way");
     assert_eq!(gateway.reconcile(2 * SECOND + LAG), Some(Difference::Unbooked(corrected)));
     assert_eq!((bought(&gateway), gateway.core().counts().missed), (30, 0));
     assert!(!gateway.core().risk().is_armed());
+}
+
+/// A venue of FIX may name the first execution in each correction.
+#[test]
+fn second_correction_of_an_execution_that_the_session_lacks_stops_orders() {
+    let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
+    let core = Core::new(config(&KillSwitch::new()), Line::new(), journal);
+    let mut gateway = Gateway::new(Buyer::default(), core);
+    gateway.core_mut().reconcile(LAG);
+    gateway.core_mut().arm(SECOND);
+    gateway.on_book(&book(100, SECOND));
+    let (exec, price) = (ExecId::from_number(7), Price(1_000_000));
+    let first = VenueEvent::Corrected { exec, new_exec: ExecId::from_number(8), qty: 20, price };
+    for event in [VenueEvent::Accepted { venue_id: 901 }, VenueEvent::Filled { exec, qty: 30, price }, first] {
+        gateway.core_mut().session_mut().say(1, event);
+        gateway.received(&[0], SECOND).unwrap();
+    }
+    let corrected = |name, qty| Trade { correction: Some(ExecId::from_number(name)), ..trade(7, qty) };
+    // The copy tells the day again with each connection.
+    for _ in 0..2 {
+        gateway.core_mut().drop_copied(trade(7, 30), None, SECOND);
+        gateway.core_mut().drop_copied(corrected(8, 20), None, SECOND);
+    }
+    assert_eq!((gateway.reconcile(SECOND + LAG), gateway.core().reconciled()), (None, 4));
+    gateway.core_mut().drop_copied(corrected(9, 10), None, 2 * SECOND + LAG);
+    assert_eq!(gateway.reconcile(2 * SECOND + LAG), None, "it may be on its way");
+    assert_eq!(gateway.reconcile(2 * SECOND + 2 * LAG), Some(Difference::Unbooked(corrected(9, 10))));
+    assert!(!gateway.core().risk().is_armed());
+}
+
+#[test]
+fn corrections_of_one_execution_are_compared_by_their_names() {
+    let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
+    let core = Core::new(config(&KillSwitch::new()), Line::new(), journal);
+    let mut gateway = Gateway::new(Buyer::default(), core);
+    gateway.core_mut().arm(SECOND);
+    gateway.on_book(&book(100, SECOND));
+    let (exec, price) = (ExecId::from_number(7), Price(1_000_000));
+    let correction = |name, qty| VenueEvent::Corrected { exec, new_exec: ExecId::from_number(name), qty, price };
+    for event in [VenueEvent::Filled { exec, qty: 30, price }, correction(8, 20), correction(9, 10)] {
+        gateway.core_mut().session_mut().say(1, event);
+        gateway.received(&[0], SECOND).unwrap();
+    }
+    // As behind a restart: the session's corrections do not wait for the copy's.
+    gateway.core_mut().reconcile(LAG);
+    let corrected = |name, qty| Trade { correction: Some(ExecId::from_number(name)), ..trade(7, qty) };
+    for copy in [trade(7, 30), corrected(8, 20), corrected(9, 10)] {
+        gateway.core_mut().drop_copied(copy, None, SECOND);
+    }
+    assert_eq!((gateway.reconcile(u64::MAX), gateway.core().reconciled()), (None, 3));
+    gateway.core_mut().drop_copied(corrected(9, 11), None, SECOND);
+    assert_eq!(gateway.reconcile(SECOND), Some(Difference::Terms(corrected(9, 11))));
 }
 
 /// Ids begin at 1 with each journal, and with each session of the firm.

@@ -78,8 +78,9 @@ pub struct CopiedTrade {
     pub exec: ExecId,
     /// Its shares and price; `None` where it is taken back.
     pub terms: Option<(u32, Price)>,
-    /// The terms are those of a correction.
-    pub is_correction: bool,
+    /// The terms are those of a correction, and this is its name; that of the execution where the
+    /// copy has none that the order's own session would know.
+    pub correction: Option<ExecId>,
 }
 
 /// Something that happened on the session.
@@ -252,16 +253,16 @@ fn trade(message: &Message<'_>, of: CopiedSession) -> Result<Option<CopiedTrade>
     let id = of.id_of(report.cl_ord_id.unwrap_or_default());
     let symbol = core::str::from_utf8(report.symbol).ok().and_then(Symbol::new).unwrap_or(Symbol::NONE);
     let side = if report.side == FixSide::Buy { Side::Buy } else { Side::Sell };
-    let copy = |exec, terms| CopiedTrade { id, symbol, side, exec, terms, is_correction: false };
+    let copy = |exec, terms| CopiedTrade { id, symbol, side, exec, terms, correction: None };
     Ok(match report.outcome() {
         outcome @ (OrderOutcome::Fill | OrderOutcome::FillCorrected) => {
             let terms = (shares(tags::LAST_QTY, report.last_qty)?, to_price(tags::LAST_PX, report.last_px)?);
-            let is_correction = outcome == OrderOutcome::FillCorrected;
-            let exec = match is_correction {
-                true => exec(tags::EXEC_REF_ID, report.exec_ref_id)?,
-                false => exec(tags::EXEC_ID, Some(report.exec_id))?,
-            };
-            Some(CopiedTrade { is_correction, ..copy(exec, Some(terms)) })
+            let name = exec(tags::EXEC_ID, Some(report.exec_id));
+            if outcome == OrderOutcome::Fill {
+                return Ok(Some(copy(name?, Some(terms))));
+            }
+            let corrected = exec(tags::EXEC_REF_ID, report.exec_ref_id)?;
+            Some(CopiedTrade { correction: Some(name.unwrap_or(corrected)), ..copy(corrected, Some(terms)) })
         }
         OrderOutcome::FillCanceled => Some(copy(exec(tags::EXEC_REF_ID, report.exec_ref_id)?, None)),
         _ => None,

@@ -119,13 +119,13 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         let (Some(reconciler), id) = (&mut self.reconciler, event.id) else { return };
         let trade = match (event.event, event.outcome.effect) {
             (VenueEvent::Filled { exec, qty, price }, Effect::Traded { .. }) => {
-                Trade { id, exec, terms: Some((qty, price)), is_correction: false }
+                Trade { id, exec, terms: Some((qty, price)), correction: None }
             }
-            (VenueEvent::Corrected { exec, qty, price, .. }, Effect::Corrected { .. }) => {
-                Trade { id, exec, terms: Some((qty, price)), is_correction: true }
+            (VenueEvent::Corrected { exec, new_exec, qty, price }, Effect::Corrected { .. }) => {
+                Trade { id, exec, terms: Some((qty, price)), correction: Some(new_exec) }
             }
             (VenueEvent::Busted { exec }, Effect::Reversed { .. }) => {
-                Trade { id, exec, terms: None, is_correction: false }
+                Trade { id, exec, terms: None, correction: None }
             }
             _ => return,
         };

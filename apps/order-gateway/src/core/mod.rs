@@ -280,16 +280,22 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         let is_ours = of.is_none_or(|(symbol, side)| self.manager.has_order_of(trade.id, symbol, side));
         let key = OrderKey::Client(trade.id);
         let orders = self.manager.orders();
-        let (known, is_corrected) = (orders.execution(key, trade.exec), orders.is_corrected(key, trade.exec));
+        // Several corrections may name one execution, each with a name of its own.
+        let named = trade.correction.filter(|name| *name != trade.exec && orders.execution(key, *name).is_some());
+        let exec = named.unwrap_or(trade.exec);
+        let (known, is_corrected) = (orders.execution(key, exec), orders.is_corrected(key, exec));
         let Some(reconciler) = &mut self.reconciler else { return };
         let known = known.filter(|(.., is_busted)| trade.terms.is_some() || *is_busted);
         let known = match (trade.terms, known) {
+            // One that nobody has told here waits for the session's.
+            (Some(terms), Some((qty, price, _))) if trade.correction.is_some() && named.is_none() => {
+                (terms == (qty, price)).then_some(trade)
+            }
             // What it had before a later correction is not remembered: that one is compared.
             (Some(_), Some(_)) if is_corrected => Some(trade),
-            (Some(terms), Some((qty, price, _))) if trade.is_correction => (terms == (qty, price)).then_some(trade),
             (terms, known) => known.map(|(qty, price, _)| Trade { terms: terms.map(|_| (qty, price)), ..trade }),
         };
-        reconciler.theirs(trade, known, is_ours && !trade.is_correction, now_ns);
+        reconciler.theirs(trade, known, is_ours && trade.correction.is_none(), now_ns);
     }
 
     /// What the drop copy and the session do not agree on, and what a strategy is told of it. New

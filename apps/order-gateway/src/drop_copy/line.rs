@@ -99,8 +99,8 @@ impl Copies {
                     None => None,
                     Some(DropCopyEvent::LoggedOn) => Some(Copied::LoggedIn),
                     Some(DropCopyEvent::Trade(it)) => {
-                        let CopiedTrade { id, exec, terms, is_correction, .. } = it;
-                        let trade = Trade { id, exec, terms, is_correction };
+                        let CopiedTrade { id, exec, terms, correction, .. } = it;
+                        let trade = Trade { id, exec, terms, correction };
                         Some(Copied::Trade(trade, Some((it.symbol, it.side))))
                     }
                     Some(DropCopyEvent::Unread(why)) => Some(Copied::Unread(why.to_string())),

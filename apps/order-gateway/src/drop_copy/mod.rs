@@ -11,10 +11,11 @@
 //! After a start the copies of the whole day are compared with the trades that the journal had. A
 //! trade of the journal that the copy never had is found while the process runs that booked it, and
 //! a trade of an order that the table of orders has forgotten counts as one that we lack: let the
-//! table hold a day's orders. A correction is compared with the correction of the same execution.
-//! One that a side lacks stops orders, and is never booked: a person compares. Behind a restart a
-//! trade that the journal has with a correction counts as compared; where the venue gives a
-//! correction no name of its own (BOE, OUCH 4.2) such a trade is a difference, for a person.
+//! table hold a day's orders. A correction is compared with the correction of the same execution,
+//! and behind a restart with that of the same name. One that a side lacks stops orders, and is
+//! never booked: a person compares. Behind a restart what the journal has with a later correction
+//! counts as compared, because its own terms are forgotten; where the venue gives a correction no
+//! name of its own (BOE, OUCH 4.2) such a trade is a difference, for a person.
 
 mod line;
 mod ouch;

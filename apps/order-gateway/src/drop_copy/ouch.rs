@@ -88,14 +88,14 @@ fn read(message: &[u8]) -> Result<Option<Trade>, String> {
                 id: executed.user_ref.get().into(),
                 exec: ExecId::from_number(executed.match_number.get()),
                 terms: Some((executed.quantity.get(), Price(price))),
-                is_correction: false,
+                correction: None,
             })
         }
         Outbound::BrokenTrade(broken) => Some(Trade {
             id: broken.user_ref.get().into(),
             exec: ExecId::from_number(broken.match_number.get()),
             terms: None,
-            is_correction: false,
+            correction: None,
         }),
         _ => None,
     })

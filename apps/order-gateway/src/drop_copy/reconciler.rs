@@ -17,8 +17,9 @@ pub struct Trade {
     pub exec: ExecId,
     /// Its shares and price; `None` for a bust.
     pub terms: Option<(u32, Price)>,
-    /// The terms are those of a correction.
-    pub is_correction: bool,
+    /// The terms are those of a correction, and this is its name; that of the execution where the
+    /// venue gives a correction none.
+    pub correction: Option<ExecId>,
 }
 
 /// What the two streams do not agree on.
@@ -51,7 +52,7 @@ impl fmt::Display for Difference {
             Self::TooMany => return write!(f, "{WAITING_MAX} trades wait for the drop copy's"),
         };
         write!(f, "{what} {}, execution {}", trade.id, trade.exec.0)?;
-        let what = if trade.is_correction { "corrected to " } else { "" };
+        let what = if trade.correction.is_some() { "corrected to " } else { "" };
         match trade.terms {
             Some((qty, price)) => write!(f, ": {what}{qty} at {price}"),
             None => f.write_str(": a bust"),
@@ -110,7 +111,8 @@ impl Reconciler {
         let other = |waiting: &Waiting| waiting.is_ours != is_ours && is_same(&waiting.trade, &trade);
         if let Some(place) = self.waiting.iter().position(other) {
             let theirs = if is_ours { self.waiting[place].trade } else { trade };
-            if self.waiting.remove(place).trade == trade {
+            // Which name a correction has is not said by each protocol.
+            if self.waiting.remove(place).trade.terms == trade.terms {
                 self.matched += 1;
             } else {
                 self.found = self.found.or(Some(Difference::Terms(theirs)));
@@ -158,7 +160,7 @@ impl Reconciler {
 
 /// The same execution, the same bust, or the same correction.
 fn is_same(one: &Trade, other: &Trade) -> bool {
-    let key = |trade: &Trade| (trade.id, trade.exec, trade.terms.is_some(), trade.is_correction);
+    let key = |trade: &Trade| (trade.id, trade.exec, trade.terms.is_some(), trade.correction.is_some());
     key(one) == key(other)
 }
 
@@ -169,7 +171,7 @@ mod tests {
     const LAG_NS: u64 = 1_000;
 
     const fn trade(id: u64, qty: u32) -> Trade {
-        Trade { id, exec: ExecId(7), terms: Some((qty, Price(10_000))), is_correction: false }
+        Trade { id, exec: ExecId(7), terms: Some((qty, Price(10_000))), correction: None }
     }
 
     #[test]
@@ -213,15 +215,15 @@ mod tests {
 
     #[test]
     fn correction_is_compared_with_the_correction_and_not_with_its_trade() {
-        let (mut reconciler, corrected) = (Reconciler::new(LAG_NS), Trade { is_correction: true, ..trade(1, 90) });
+        let (mut reconciler, corrected) = (Reconciler::new(LAG_NS), Trade { correction: Some(ExecId(8)), ..trade(1, 90) });
         reconciler.ours(trade(1, 100), 0);
         reconciler.theirs(trade(1, 100), Some(trade(1, 100)), true, 0);
         reconciler.ours(corrected, 1);
         reconciler.theirs(corrected, None, false, 2);
         assert_eq!((reconciler.matched(), reconciler.poll(true, 3)), (2, None));
         reconciler.ours(corrected, 4);
-        reconciler.theirs(Trade { is_correction: true, ..trade(1, 80) }, None, false, 5);
-        let other = Trade { is_correction: true, ..trade(1, 80) };
+        reconciler.theirs(Trade { correction: Some(ExecId(8)), ..trade(1, 80) }, None, false, 5);
+        let other = Trade { correction: Some(ExecId(8)), ..trade(1, 80) };
         assert_eq!(reconciler.poll(true, 5), Some(Difference::Terms(other)));
         assert!(Difference::Terms(other).to_string().ends_with("execution 7: corrected to 80 at 1.0000"));
     }

@@ -112,7 +112,7 @@ fn fill<'a>(cl_ord_id: &'a [u8], exec_id: &'a [u8], qty: i64) -> ExecutionReport
 
 const fn traded(id: u64, exec: ExecId, qty: u32) -> CopiedTrade {
     let (symbol, side, terms) = (Symbol(*b"ZIEXT   "), Side::Buy, Some((qty, Price(1_000_000))));
-    CopiedTrade { id, symbol, side, exec, terms, is_correction: false }
+    CopiedTrade { id, symbol, side, exec, terms, correction: None }
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn day_before_the_first_connection_is_read_and_then_each_trade_as_it_happens() {
     let corrected =
         ExecutionReport { exec_ref_id: Some(b"A-1"), exec_type: ExecType::TradeCorrect, ..fill(b"7", b"A-4", 90) };
     venue.report(&corrected);
-    let corrected = CopiedTrade { is_correction: true, ..traded(7, exec(b"A-1"), 90) };
+    let corrected = CopiedTrade { correction: Some(exec(b"A-4")), ..traded(7, exec(b"A-1"), 90) };
     assert_eq!(venue.pump(&mut client).unwrap(), [corrected]);
 }
 
