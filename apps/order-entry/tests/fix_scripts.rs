@@ -5,6 +5,7 @@
 //! connect                            the connection opens
 //! drop                               the connection breaks
 //! at 36                              the clock moves there, in seconds, past each deadline
+//! wall 3600                          the wall clock is so many seconds ahead of it from now on
 //! in 35=A|34=1|98=0|108=30           the peer's message; 8, 9, 49, 52, 56, 10 are added
 //! raw 8=FIX.4.4|9=5|                 bytes as they are, | is SOH
 //! send B|148=text                    the application sends a message
@@ -73,6 +74,7 @@ struct Player {
     session: Session<MemoryStore>,
     version: Version,
     now_ns: u64,
+    ahead_ns: u64,
     cut: usize,
     written: Vec<u8>,
     events: Vec<String>,
@@ -120,11 +122,11 @@ impl Player {
             configure(&mut config, key, value);
         }
         let session = Session::new(config, MemoryStore::new(1_000, 100_000));
-        Self { session, version, now_ns: 0, cut, written: Vec::new(), events: Vec::new() }
+        Self { session, version, now_ns: 0, ahead_ns: 0, cut, written: Vec::new(), events: Vec::new() }
     }
 
     fn now(&self) -> Now {
-        Now { steady_ns: 77 * SECOND_NS + self.now_ns, utc_ns: START_NS + self.now_ns }
+        Now { steady_ns: 77 * SECOND_NS + self.now_ns, utc_ns: START_NS + self.now_ns + self.ahead_ns }
     }
 
     fn play(&mut self, verb: &str, rest: &str) -> Result<(), String> {
@@ -137,6 +139,7 @@ impl Player {
             "connect" => self.session.connected(self.now()),
             "drop" => self.session.disconnected(),
             "at" => self.move_to((number::<f64>(rest) * SECOND_NS as f64) as u64),
+            "wall" => self.ahead_ns = number::<u64>(rest) * SECOND_NS,
             "in" => {
                 let message = self.message(rest);
                 self.offer(&message);
@@ -236,7 +239,7 @@ impl Player {
         let Some(inner) = text.strip_prefix('<').and_then(|text| text.strip_suffix('>')) else { return text.into() };
         let offset_s: i64 = inner.parse().unwrap_or(0);
         let is_relative = inner.is_empty() || inner.starts_with(['+', '-']);
-        let base_ns = if is_relative { START_NS + self.now_ns } else { START_NS };
+        let base_ns = if is_relative { self.now().utc_ns } else { START_NS };
         let utc_ns = base_ns.checked_add_signed(offset_s * SECOND_NS as i64).unwrap();
         String::from_utf8(UtcText::new(Precision::Millis).write(utc_ns).to_vec()).unwrap()
     }
@@ -254,7 +257,7 @@ impl Player {
         assert_eq!(checksum(&bytes[..bytes.len() - 7]).to_string().parse(), message_sum(bytes));
         assert_eq!(message.begin_string(), self.version.begin_string().as_bytes());
         assert_eq!((message.get(49), message.get(56)), (Some(&b"US"[..]), Some(&b"THEM"[..])));
-        assert!(message.utc(52).unwrap() <= START_NS + self.now_ns);
+        assert!(message.utc(52).unwrap() <= self.now().utc_ns);
         let fields = message.fields().iter().filter(|field| ![8, 9, 49, 52, 56].contains(&field.tag()));
         let fields = fields.map(|field| {
             let value = message.value(*field);

@@ -106,6 +106,10 @@ impl MessageStore for Numbers {
     fn begun_utc_ns(&self) -> u64 {
         self.begun_utc_ns
     }
+
+    fn set_begun_utc_ns(&mut self, utc_ns: u64) {
+        self.begun_utc_ns = utc_ns;
+    }
 }
 
 #[cfg(test)]

@@ -35,6 +35,11 @@ impl Schedule {
         Self { period_ns: WEEK_NS, origin_ns, open_ns: open_s * 1_000_000_000 }
     }
 
+    /// From the beginning of a span to that of the next.
+    pub(super) const fn period_ns(&self) -> u64 {
+        self.period_ns
+    }
+
     /// Which span `utc_ns` is in; `None` where it is in none.
     pub const fn span(&self, utc_ns: u64) -> Option<u64> {
         let since = utc_ns.saturating_add(self.origin_ns);

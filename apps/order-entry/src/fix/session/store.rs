@@ -37,6 +37,8 @@ pub trait MessageStore {
     fn reset(&mut self, utc_ns: u64);
     /// When the numbers began; 0 where nothing was said.
     fn begun_utc_ns(&self) -> u64;
+    /// Says when the numbers began, where the clock was wrong as they did.
+    fn set_begun_utc_ns(&mut self, utc_ns: u64);
 }
 
 /// A store in memory, which is allocated when it is constructed: for tests, and for sessions whose
@@ -128,6 +130,10 @@ impl MessageStore for MemoryStore {
 
     fn begun_utc_ns(&self) -> u64 {
         self.begun_utc_ns
+    }
+
+    fn set_begun_utc_ns(&mut self, utc_ns: u64) {
+        self.begun_utc_ns = utc_ns;
     }
 }
 

@@ -53,6 +53,9 @@ impl<S: MessageStore> Session<S> {
     }
 
     fn run_timers_of_session(&mut self, now: Now) {
+        if let Some(schedule) = self.config.schedule {
+            self.date_numbers(&schedule, now);
+        }
         let is_over = |schedule: &Schedule| schedule.span(now.utc_ns) != self.span && !self.is_before_its_numbers(now);
         if self.config.schedule.as_ref().is_some_and(is_over) {
             self.send_logout(now, "end of the session");
@@ -89,6 +92,17 @@ impl<S: MessageStore> Session<S> {
         self.steps.push_back(Step::Reset);
     }
 
+    /// The wall clock was far ahead when the numbers began, and is set right: they are those of the
+    /// span that is, and end with it. Where it has stepped back by less than half the time from one
+    /// span to the next, they are rather those of the span that begins soon, as they were before.
+    fn date_numbers(&mut self, schedule: &Schedule, now: Now) {
+        let ahead_ns = self.sender.store.begun_utc_ns().saturating_sub(now.utc_ns);
+        if ahead_ns > schedule.period_ns() / 2 {
+            self.sender.store.set_begun_utc_ns(now.utc_ns);
+            self.span = schedule.span(now.utc_ns);
+        }
+    }
+
     /// The wall clock has stepped back to a time before the numbers began: they are not of an older
     /// span.
     fn is_before_its_numbers(&self, now: Now) -> bool {
@@ -98,6 +112,7 @@ impl<S: MessageStore> Session<S> {
     /// Whether the session is open; numbers of another span are reset.
     pub(super) fn begin_span(&mut self, now: Now) -> bool {
         let Some(schedule) = self.config.schedule else { return true };
+        self.date_numbers(&schedule, now);
         self.span = schedule.span(now.utc_ns);
         let store = &self.sender.store;
         let begun_ns = store.begun_utc_ns();
