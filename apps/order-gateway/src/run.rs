@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::mpsc::Receiver;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use market::Line;
 use order_entry::journal::JournalMemory;
@@ -26,6 +26,10 @@ use crate::sync::TimedSync;
 const READ_LEN: usize = 64 * 1_024;
 /// Packets of a line that one turn takes, so that answers and heartbeats are not starved.
 const PACKETS: usize = 64;
+/// A Logout leaves within this time, or not at all: a standby acknowledges its record in one round
+/// trip.
+const LEAVE_NS: u64 = 1_000_000_000;
+const LEAVE_PAUSE: Duration = Duration::from_millis(1);
 
 const FENCED: &str = "the standby grants nothing: the venue's connection is closed until it does, or until a person who \
                       knows that it does not run says `alone`";
@@ -87,6 +91,8 @@ pub struct Run<T, S, M> {
     connection: Connection,
     buffer: Vec<u8>,
     has_audit_failed: bool,
+    /// The kill switch keeps the connection closed, and a person knows it.
+    is_hung_up: bool,
 }
 
 /// What a turn found.
@@ -107,6 +113,8 @@ struct Connection {
     /// One that was begun, and its address.
     attempt: Option<(Attempt, SocketAddrV4)>,
     retry_at_ns: u64,
+    /// When it is closed at the latest, once the session has written its Logout.
+    leaves_until_ns: Option<u64>,
     /// The next attempt goes to the secondary address.
     is_secondary_next: bool,
 }
@@ -115,6 +123,7 @@ impl Connection {
     /// Ends the connection so that nothing of ours leaves behind this: by then the standby may have
     /// taken over, or another connection have told what came of our orders.
     fn reset(&mut self, report: &mut impl FnMut(&str)) {
+        self.leaves_until_ns = None;
         if let Some(Err(error)) = self.stream.take().map(Stream::reset) {
             report(&format!("the venue's connection is closed, and not reset: {error}"));
         }
@@ -139,6 +148,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             connection: Connection::default(),
             buffer: vec![0; READ_LEN],
             has_audit_failed: false,
+            is_hung_up: false,
         }
     }
 
@@ -185,6 +195,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             Ok(busy) => is_busy |= busy,
             Err(why) => self.close(&why, report),
         }
+        self.finish_leaving();
         if !self.has_audit_failed && self.audit.as_ref().is_some_and(Audit::has_failed) {
             self.has_audit_failed = true;
             report("the audit log's disk failed: nothing is written to it any more; orders go on");
@@ -271,22 +282,42 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
 
     /// Ends the connection when the time of a thrown kill switch is over. Whether there may be one.
     fn obey_kill(&mut self, report: &mut impl FnMut(&str)) -> bool {
-        let duty = self.gateway.core().line_duty(self.host.now_ns());
+        let now_ns = self.host.now_ns();
+        let duty = self.gateway.core().line_duty(now_ns);
         if duty.is_none() {
+            self.is_hung_up = false;
             return true;
         }
         self.connection.attempt = None;
-        if self.connection.stream.is_some() {
+        let is_connected = self.connection.stream.is_some();
+        if is_connected && self.connection.leaves_until_ns.is_none() {
+            let sentence = duty.sentence(true);
             match duty {
-                LineDuty::Break { .. } => self.close(&duty.to_string(), report),
+                LineDuty::Break { .. } => {
+                    self.close(&sentence, report);
+                    self.gateway.core_mut().line_broken();
+                }
                 _ => {
-                    report(&duty.to_string());
-                    self.hang_up();
-                    self.standby.iter_mut().for_each(StandbyLink::reset);
+                    report(&sentence);
+                    self.gateway.core_mut().log_out(now_ns);
+                    self.connection.leaves_until_ns = Some(now_ns.saturating_add(LEAVE_NS));
                 }
             }
+        } else if !is_connected && !self.is_hung_up {
+            report(&duty.sentence(false));
         }
+        self.is_hung_up = true;
         false
+    }
+
+    /// Closes a connection whose Logout has left: behind its record, where there is a standby. A
+    /// line that does not take it in time gets nothing more.
+    fn finish_leaving(&mut self) {
+        let Some(until_ns) = self.connection.leaves_until_ns else { return };
+        let now_ns = self.host.now_ns();
+        if self.gateway.core().to_send().is_empty() || now_ns >= until_ns {
+            self.hang_up(now_ns);
+        }
     }
 
     /// Receives, lets time pass, sends.
@@ -361,19 +392,26 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         }
     }
 
-    /// Asks the venue to close, and sends what can be sent at once.
+    /// Asks the venue to close, and sends what can be sent at once. A standby has the record of the
+    /// Logout first, for which this waits a second at most.
     pub fn log_out(&mut self) {
-        self.hang_up();
+        let now_ns = self.host.now_ns();
+        self.gateway.core_mut().log_out(now_ns);
+        let until = Instant::now() + Duration::from_nanos(LEAVE_NS);
+        let mut may_send = self.send().is_ok() && self.standby.is_some();
+        while may_send && self.connection.stream.is_some() && !self.gateway.core().to_send().is_empty() {
+            thread::sleep(LEAVE_PAUSE);
+            may_send = self.follow(&mut |_: &str| ()) && self.send().is_ok() && Instant::now() < until;
+        }
+        self.hang_up(now_ns);
         self.standby.iter_mut().for_each(StandbyLink::leave);
     }
 
-    /// Logs out, and closes the connection. A line that takes nothing now gets nothing more.
-    fn hang_up(&mut self) {
-        let now_ns = self.host.now_ns();
-        self.gateway.core_mut().log_out(now_ns);
-        let _ = self.send();
-        self.connection.stream = None;
+    /// Closes the connection behind its Logout.
+    fn hang_up(&mut self, now_ns: u64) {
+        (self.connection.stream, self.connection.leaves_until_ns) = (None, None);
         self.gateway.disconnected(now_ns);
+        self.standby.iter_mut().for_each(StandbyLink::reset);
     }
 
     /// Takes a packet of one of the feed's lines, from a port that brought it in this call. What

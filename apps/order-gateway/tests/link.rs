@@ -17,7 +17,7 @@ use order_entry::risk::KillSwitch;
 use order_gateway::control::Command;
 use order_gateway::host::{Host, Listener, Stream, Waits};
 use order_gateway::standby::{Followed, Follower, StandbyLink};
-use order_gateway::{Core, Gateway, LineConfig, Run};
+use order_gateway::{Core, CoreConfig, Gateway, KillLine, LineConfig, Run};
 
 const LEASE_NS: u64 = SECOND;
 
@@ -225,7 +225,8 @@ impl World {
         let disk = Disk { bytes: vec![0; len], fails: fails.clone() };
         let journal = Journal::create(disk, 7, 0, RESERVE).unwrap();
         let kill = KillSwitch::new();
-        let core = Core::new(config(&kill), Line::new(), journal);
+        let kill_line = KillLine { after_ns: Some(SECOND), ..KillLine::default() };
+        let core = Core::new(CoreConfig { kill_line, ..config(&kill) }, Line::new(), journal);
         let (clock, waiting, (commands, receiver)) = (Rc::new(Cell::new(SECOND)), Waiting::default(), channel());
         let line = LineConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
         let mut run = Run::new(Gateway::new(Buyer::default(), core), line, Box::new(Machine(clock.clone())));
@@ -361,4 +362,24 @@ fn cancel_of_a_person_gives_a_handover_up_that_waits() {
     standby.is_full.set(false);
     (0..8).for_each(|_| drop(world.turn(1)));
     assert!(!standby.has_taken_over());
+}
+
+#[test]
+fn logout_of_the_kill_switch_leaves_when_the_standby_has_its_record() {
+    let (mut world, standby) = World::followed(1 << 16);
+    world.kill.throw();
+    let said: String = (0..12).map(|_| world.turn(SECOND / 10)).collect();
+    assert!(said.contains("the session is logged out until somebody arms"), "{said}");
+    (0..4).for_each(|_| drop(world.turn(1)));
+    let session = world.run.gateway.core().session();
+    assert_eq!((session.log_outs, &session.left[..]), (1, &b"logout"[..]));
+    let journal = world.run.gateway.core().journal();
+    assert_eq!(standby.standby.borrow().journal().unwrap().end(), journal.end());
+}
+
+#[test]
+fn logout_of_a_gateway_that_ends_leaves_when_the_standby_has_its_record() {
+    let (mut world, _standby) = World::followed(1 << 16);
+    world.run.log_out();
+    assert_eq!(world.run.gateway.core().session().left, b"logout");
 }

@@ -93,12 +93,7 @@ impl Replays {
 
     /// Connects where that is due, reads what has come and asks for what waits: passes channel and
     /// first number of each refusal to `refused`. `endless` counts the replays that have no end.
-    pub(super) fn poll(
-        &mut self,
-        now_ns: u64,
-        endless: &Counter,
-        mut refused: impl FnMut(u32, u64),
-    ) -> io::Result<()> {
+    pub(super) fn poll(&mut self, now_ns: u64, endless: &Counter, mut refused: impl FnMut(u32, u64)) -> io::Result<()> {
         let Some(line) = &mut self.line else {
             if now_ns >= self.not_before_ns {
                 self.not_before_ns = now_ns.saturating_add(RETRY_NS);

@@ -143,9 +143,7 @@ impl SetService {
                     let proxy = Proxy::open(plan.server, proxy).map_err(|error| failed(plan.server, error))?;
                     RequestService::Proxy(Box::new(proxy))
                 }
-                (None, Some(token)) => {
-                    RequestService::Replays(Box::new(Replays::new(plan.server, token, &plan.retry)))
-                }
+                (None, Some(token)) => RequestService::Replays(Box::new(Replays::new(plan.server, token, &plan.retry))),
             }),
         };
         let loops = set.recovery.loops.as_ref().map(LoopService::new);

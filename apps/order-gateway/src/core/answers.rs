@@ -124,9 +124,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             (VenueEvent::Corrected { exec, new_exec, qty, price }, Effect::Corrected { .. }) => {
                 Trade { id, exec, terms: Some((qty, price)), correction: Some(new_exec) }
             }
-            (VenueEvent::Busted { exec }, Effect::Reversed { .. }) => {
-                Trade { id, exec, terms: None, correction: None }
-            }
+            (VenueEvent::Busted { exec }, Effect::Reversed { .. }) => Trade { id, exec, terms: None, correction: None },
             _ => return,
         };
         reconciler.ours(trade, now_ns);

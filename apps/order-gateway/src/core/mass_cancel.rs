@@ -20,6 +20,12 @@ pub(super) struct MassCancel {
     pub(super) is_killed: bool,
     /// When that was first seen since somebody has armed.
     pub(super) killed_ns: Option<u64>,
+    /// It was thrown before this process began.
+    pub(super) is_of_journal: bool,
+    /// Since when the session is open for its cancels.
+    pub(super) open_ns: Option<u64>,
+    /// The connection was broken, for the venue to cancel the orders that live.
+    pub(super) is_line_broken: bool,
     /// A person knows that the connection stays for the orders that live.
     pub(super) is_line_kept: bool,
     /// Orders in the slots from `next` on are to be canceled as soon as the line has room.
@@ -37,6 +43,9 @@ impl MassCancel {
     pub(super) const NONE: Self = Self {
         is_killed: false,
         killed_ns: None,
+        is_of_journal: false,
+        open_ns: None,
+        is_line_broken: false,
         is_line_kept: false,
         is_due: false,
         next: 0,
@@ -101,8 +110,9 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
 
     /// The switch is thrown, until somebody arms.
     pub(super) fn stay_killed(&mut self, killed: Killed) {
-        // Who throws it again does not put the end of the session off.
-        self.mass_cancel = MassCancel { killed_ns: self.mass_cancel.killed_ns, ..MassCancel::KILL };
+        // Who throws it again does not put the end of the session off, nor open the session.
+        let MassCancel { killed_ns, is_of_journal, open_ns, is_line_broken, .. } = self.mass_cancel;
+        self.mass_cancel = MassCancel { killed_ns, is_of_journal, open_ns, is_line_broken, ..MassCancel::KILL };
         self.killed = Some(killed);
         self.notice(Notice::Killed(killed));
     }

@@ -163,6 +163,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         let mut core = Self::of(config, session, manager);
         if let Some(killed) = rebuild.killed() {
             core.stay_killed(killed);
+            core.mass_cancel.is_of_journal = true;
         }
         Ok((core, rebuild))
     }

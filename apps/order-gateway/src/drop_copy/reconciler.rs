@@ -215,7 +215,8 @@ mod tests {
 
     #[test]
     fn correction_is_compared_with_the_correction_and_not_with_its_trade() {
-        let (mut reconciler, corrected) = (Reconciler::new(LAG_NS), Trade { correction: Some(ExecId(8)), ..trade(1, 90) });
+        let (mut reconciler, corrected) =
+            (Reconciler::new(LAG_NS), Trade { correction: Some(ExecId(8)), ..trade(1, 90) });
         reconciler.ours(trade(1, 100), 0);
         reconciler.theirs(trade(1, 100), Some(trade(1, 100)), true, 0);
         reconciler.ours(corrected, 1);

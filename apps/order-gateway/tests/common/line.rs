@@ -21,12 +21,19 @@ pub struct Line {
     pub symbols: Vec<Symbol>,
     /// How often it was asked to log out.
     pub log_outs: usize,
+    /// No login is accepted.
+    pub is_closed: bool,
+    /// Its Logout, until it is sent.
+    out: Vec<u8>,
+    /// What was sent.
+    pub left: Vec<u8>,
 }
 
 impl Line {
     pub fn new() -> Self {
         let (said, canceled, symbols) = (VecDeque::new(), Vec::new(), Vec::new());
-        Self { next_id: 1, room: usize::MAX, said, canceled, symbols, log_outs: 0 }
+        let (out, left) = (Vec::new(), Vec::new());
+        Self { next_id: 1, room: usize::MAX, said, canceled, symbols, log_outs: 0, is_closed: false, out, left }
     }
 
     pub fn say(&mut self, id: u64, event: VenueEvent) {
@@ -59,7 +66,9 @@ impl VenueSession for Line {
         Ok(())
     }
 
-    fn disconnected(&mut self) {}
+    fn disconnected(&mut self) {
+        self.out.clear();
+    }
 
     fn receive(&mut self, _now_ns: u64, _input: &mut &[u8]) -> Result<Option<SessionEvent>, SessionError> {
         Ok(self.said.pop_front())
@@ -70,7 +79,7 @@ impl VenueSession for Line {
     }
 
     fn is_open(&self) -> bool {
-        true
+        !self.is_closed
     }
 
     fn next_id(&self) -> u64 {
@@ -115,11 +124,16 @@ impl VenueSession for Line {
 
     fn log_out(&mut self, _now_ns: u64) {
         self.log_outs += 1;
+        // As one of FIX, it has a number, which is in the journal before it leaves.
+        self.next_id += 1;
+        self.out.extend_from_slice(b"logout");
     }
 
     fn to_send(&self) -> &[u8] {
-        &[]
+        &self.out
     }
 
-    fn sent(&mut self, _len: usize) {}
+    fn sent(&mut self, len: usize) {
+        self.left.extend(self.out.drain(..len));
+    }
 }

@@ -23,6 +23,9 @@ struct Wire {
     resets: Cell<usize>,
     is_open: Cell<bool>,
     has_said: Cell<bool>,
+    /// It takes no connection, and the one that there is breaks.
+    is_away: Cell<bool>,
+    attempts: Cell<usize>,
 }
 
 #[derive(Debug)]
@@ -41,6 +44,10 @@ impl Host for Machine {
     }
 
     fn connect(&self, _to: SocketAddrV4, _waits: Waits) -> io::Result<Box<dyn Stream>> {
+        self.0.attempts.set(self.0.attempts.get() + 1);
+        if self.0.is_away.get() {
+            return Err(ErrorKind::ConnectionRefused.into());
+        }
         self.0.connects.set(self.0.connects.get() + 1);
         self.0.is_open.set(true);
         Ok(Box::new(Connection(self.0.clone())))
@@ -50,6 +57,9 @@ impl Host for Machine {
 impl Read for Connection {
     /// A byte where the venue's messages are to be taken.
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if self.0.is_away.get() {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
         if !self.0.has_said.replace(false) {
             return Err(ErrorKind::WouldBlock.into());
         }
@@ -83,16 +93,24 @@ impl Stream for Connection {
 
 type LineRun = Run<Buyer, Line, Vec<u8>>;
 
+/// The switch ends the session a second after it was thrown.
+fn ending(kill: &KillSwitch, cancels_on_disconnect: bool) -> CoreConfig {
+    CoreConfig { kill_line: KillLine { after_ns: Some(SECOND), cancels_on_disconnect }, ..config(kill) }
+}
+
+fn run_of(core: Core<Line, Vec<u8>>) -> (LineRun, Rc<Wire>) {
+    let wire = Rc::new(Wire::default());
+    wire.now_ns.set(SECOND);
+    let venue = LineConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
+    (Run::new(Gateway::new(Buyer::default(), core), venue, Box::new(Machine(wire.clone()))), wire)
+}
+
 /// An armed run with a connection and `orders` live orders, whose switch ends the session a second
 /// after it was thrown.
 fn run(kill: &KillSwitch, orders: u64, cancels_on_disconnect: bool) -> (LineRun, Rc<Wire>) {
     let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
-    let kill_line = KillLine { after_ns: Some(SECOND), cancels_on_disconnect };
-    let core = Core::new(CoreConfig { kill_line, ..config(kill) }, Line::new(), journal);
-    let wire = Rc::new(Wire::default());
-    wire.now_ns.set(SECOND);
-    let venue = LineConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
-    let mut run = Run::new(Gateway::new(Buyer::default(), core), venue, Box::new(Machine(wire.clone())));
+    let core = Core::new(ending(kill, cancels_on_disconnect), Line::new(), journal);
+    let (mut run, wire) = run_of(core);
     run.gateway.core_mut().arm(SECOND);
     turn(&mut run);
     for id in 1..=orders {
@@ -162,4 +180,62 @@ fn connection_stays_for_cancels_where_nothing_else_ends_orders() {
     answer(&mut run, &wire, 2, VenueEvent::Canceled { reason: 0 });
     after(&mut run, &wire, 2_000);
     assert_eq!((wire.is_open.get(), wire.resets.get(), run.gateway.core().session().log_outs), (false, 0, 1));
+}
+
+#[test]
+fn switch_that_is_thrown_without_a_connection_is_told_when_its_time_is_over() {
+    let kill = KillSwitch::new();
+    let (mut run, wire) = run(&kill, 0, false);
+    wire.is_away.set(true);
+    kill.throw();
+    after(&mut run, &wire, 0);
+    assert!(!after(&mut run, &wire, 999).contains("until somebody arms"));
+    assert!(after(&mut run, &wire, 1_000).contains("no connection is made until somebody arms"));
+    assert_eq!(after(&mut run, &wire, 1_001), "", "said once");
+    let attempts = wire.attempts.get();
+    (2..60).for_each(|second| drop(after(&mut run, &wire, second * 1_000)));
+    assert_eq!(wire.attempts.get(), attempts);
+}
+
+/// Nothing but a session tells what became of them.
+#[test]
+fn orders_that_live_are_dialed_for_and_the_time_of_the_switch_begins_with_the_session() {
+    let kill = KillSwitch::new();
+    let (mut run, wire) = run(&kill, 2, true);
+    wire.is_away.set(true);
+    run.gateway.core_mut().session_mut().is_closed = true;
+    kill.throw();
+    (0..6).for_each(|second| drop(after(&mut run, &wire, second * 1_000)));
+    assert!(wire.attempts.get() > 4, "{} attempts", wire.attempts.get());
+    wire.is_away.set(false);
+    assert!(after(&mut run, &wire, 7_000).contains("connected"));
+    assert_eq!((after(&mut run, &wire, 9_000), wire.is_open.get()), (String::new(), true), "no login yet");
+    run.gateway.core_mut().session_mut().is_closed = false;
+    after(&mut run, &wire, 10_000);
+    assert_eq!((after(&mut run, &wire, 10_999), wire.is_open.get()), (String::new(), true), "for its cancels");
+    // The switch is looked at behind the time of the session.
+    let said = [11_000, 11_001].map(|ms| after(&mut run, &wire, ms)).concat();
+    assert!(said.contains("2 orders live, and the connection is broken"), "{said}");
+    after(&mut run, &wire, 60_000);
+    assert!(!wire.is_open.get());
+}
+
+#[test]
+fn session_that_a_kill_has_closed_stays_closed_over_a_restart_while_no_order_lives() {
+    for orders in [0, 1] {
+        let kill = KillSwitch::new();
+        let (mut before, wire) = run(&kill, orders, false);
+        kill.throw();
+        after(&mut before, &wire, 0);
+        let journal = before.gateway.core().journal().memory().clone();
+        let (core, _) = Core::recover(ending(&KillSwitch::new(), false), Line::new(), journal, RESERVE).unwrap();
+        let (mut run, wire) = run_of(core);
+        let said = turn(&mut run).join("; ");
+        assert_eq!(said.contains("no connection is made until somebody arms"), orders == 0, "{said}");
+        // Nobody but us cancels the order.
+        assert_eq!(wire.connects.get() as u64, orders);
+        run.gateway.core_mut().arm(2 * SECOND);
+        turn(&mut run);
+        assert_eq!(wire.connects.get(), 1);
+    }
 }
