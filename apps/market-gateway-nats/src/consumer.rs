@@ -16,6 +16,8 @@ use crate::wire::{ServerMessage, header, status};
 /// A connection on which nothing came for so long is made anew: the server's pings come later.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 const RETRY_EVERY: Duration = Duration::from_millis(100);
+/// Sessions that a channel has left and that are remembered: each is a start of its gateway.
+const LEFT_MAX: usize = 1_024;
 
 /// What a consumer is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +70,9 @@ struct Position {
     stream_seq: u64,
     /// When the broker stored that message.
     stored_at: u64,
-    /// When it stored the newest message that was read.
-    newest_at: u64,
+    /// Messages up to this number may be some that were read before: the broker had them when the
+    /// reading began once more.
+    reread_until: u64,
     /// Messages that the broker has sent on this connection.
     delivered: u64,
     /// Each channel apart, because each worker of a gateway has a ring.
@@ -84,11 +87,23 @@ struct Followed {
     next: u64,
     /// Nothing follows in this session.
     has_ended: bool,
+    /// Those before it, the latest last.
+    left: Vec<u64>,
 }
 
 impl Followed {
     const fn new(session: u64) -> Self {
-        Self { session, next: 0, has_ended: false }
+        Self { session, next: 0, has_ended: false, left: Vec::new() }
+    }
+
+    /// Goes on with another session, and returns what was known of the one before.
+    fn restart(&mut self, session: u64) -> Self {
+        let mut left = core::mem::take(&mut self.left);
+        if left.len() == LEFT_MAX {
+            left.remove(0);
+        }
+        left.push(self.session);
+        core::mem::replace(self, Self { left, ..Self::new(session) })
     }
 }
 
@@ -212,8 +227,12 @@ impl Position {
     fn resume(&mut self, info: &Value) {
         self.delivered = 0;
         let created = info["created"].as_str().unwrap_or_default();
-        if self.created != created || info["state"]["last_seq"].as_u64().unwrap_or(0) < self.stream_seq {
+        let last_seq = info["state"]["last_seq"].as_u64().unwrap_or(0);
+        if self.created != created || last_seq < self.stream_seq {
             (self.created, self.stream_seq) = (created.to_owned(), 0);
+        }
+        if self.stream_seq == 0 && !self.channels.is_empty() {
+            self.reread_until = last_seq;
         }
     }
 
@@ -245,8 +264,7 @@ impl Position {
             if self.has_had(&place)? {
                 return Ok(());
             }
-            is_reread = place.stored_at < self.newest_at;
-            self.newest_at = self.newest_at.max(place.stored_at);
+            is_reread = place.stream_seq <= self.reread_until;
         }
         self.take_batch(subject, headers, payload, is_reread, each);
         Ok(())
@@ -270,7 +288,8 @@ impl Position {
         Ok(is_again)
     }
 
-    /// Takes a batch; `is_reread`: the stream is read once more, and the consumer was further on.
+    /// Takes a batch; `is_reread`: the stream is read once more, and the batch may have come before.
+    /// Its time says nothing of that, because the broker's clock may step back.
     fn take_batch(
         &mut self,
         subject: &str,
@@ -287,10 +306,10 @@ impl Position {
         let followed = self.channels.entry(channel).or_insert(Followed::new(session));
         if followed.session != session {
             // A session that the channel has left does not begin again.
-            if is_reread {
+            if is_reread && followed.left.contains(&session) {
                 return;
             }
-            let before = core::mem::replace(followed, Followed::new(session));
+            let before = followed.restart(session);
             if !before.has_ended {
                 each(ConsumerEvent::Missed { channel, first: before.next, last: u64::MAX });
             }
@@ -419,6 +438,19 @@ mod tests {
         // The broker has fewer than were read.
         let fewer = [before[0], (30, 1, 7, 2)];
         assert_eq!(connect(&mut position, &fewer).unwrap(), [(1, 2)]);
+    }
+
+    /// A broker on another machine, or whose time was set right.
+    #[test]
+    fn session_that_begins_while_the_brokers_clock_has_stepped_back_is_followed() {
+        let mut position = Position::default();
+        let before = [(20, 0, 1, 0), (21, 0, 2, 0)];
+        assert_eq!(connect(&mut position, &before).unwrap(), [(0, 0), (0, u64::MAX), (0, 0)]);
+        let after = [before[0], before[1], (10, 0, 3, 0), (11, 0, 3, 1)];
+        assert_eq!(connect(&mut position, &after).unwrap(), [(0, u64::MAX), (0, 0), (0, 1)]);
+        // It has lost the last two, and has a session behind them that nobody has read.
+        let lost = [before[0], before[1], (9, 0, 4, 0)];
+        assert_eq!(connect(&mut position, &lost).unwrap(), [(0, u64::MAX), (0, 0)]);
     }
 
     #[test]
