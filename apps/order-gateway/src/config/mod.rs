@@ -310,6 +310,9 @@ impl Config {
         if let Some(name) = self.quotes.as_ref().and_then(|section| section.get_ref().unknown(&symbols)) {
             return Some(format!("{name} has a name in [quotes], and no limits: add [[instruments]] with this symbol"));
         }
+        if let Some((one, other)) = self.quotes.as_ref().and_then(|section| section.get_ref().namesakes(&symbols)) {
+            return Some(format!("the feed calls {one} and {other} by one name: give each a name of its own in [quotes]"));
+        }
         let symbol = limits.without_multiplier().filter(|_| self.venue.is_of_futures())?;
         Some(format!(
             "{symbol} needs the key `multiplier`, because {} trades futures: the money of a contract for each 1 of its \

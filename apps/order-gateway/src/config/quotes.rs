@@ -22,9 +22,29 @@ pub(super) struct QuotesSection {
 
 impl QuotesSection {
     pub(super) fn check(&self) -> Result<(), Problem> {
-        let wrong = self.names.values().find(|name| feed_name(name.get_ref()).is_none());
-        let what = "a feed calls an instrument by 1 to 8 bytes, or by # and a number, such as \"#5485\" (CME)";
-        wrong.map_or(Ok(()), |name| Err(Problem::new(name.span(), what)))
+        let mut names: Vec<_> = self.names.values().collect();
+        names.sort_by_key(|name| name.span().start);
+        let mut known = Vec::new();
+        for name in names {
+            let Some(symbol) = feed_name(name.get_ref()) else {
+                let what = "a feed calls an instrument by 1 to 8 bytes, or by # and a number, such as \"#5485\" (CME)";
+                return Err(Problem::new(name.span(), what));
+            };
+            if known.contains(&symbol) {
+                let what = format!("{:?} is the feed's name of another instrument already", name.get_ref());
+                return Err(Problem::new(name.span(), what));
+            }
+            known.push(symbol);
+        }
+        Ok(())
+    }
+
+    /// Two of these instruments that the feed would call by one name: that of one is the other's
+    /// symbol.
+    pub(super) fn namesakes(&self, symbols: &[Symbol]) -> Option<(Symbol, Symbol)> {
+        let (_, names) = self.names(symbols);
+        let earlier = |idx: usize| names[..idx].iter().position(|name| *name == names[idx]);
+        (0..names.len()).find_map(|idx| earlier(idx).map(|other| (symbols[other], symbols[idx])))
     }
 
     /// A name that is for none of these instruments.

@@ -65,6 +65,14 @@ fn quotes_have_the_names_of_their_feed() {
     for name in ["#", "#-1", "#4294967296", "", "TOO LONG A NAME"] {
         assert!(place(&text(&format!("names = {{ ESZ6 = \"{name}\" }}"))).2.contains("1 to 8 bytes"), "{name}");
     }
+    let twice = text("[quotes.names]\nESZ6 = \"#5485\"\nCLF7 = \"#5485\"");
+    let (line, column, what) = place(&twice);
+    let first = twice.lines().position(|line| line.starts_with("ESZ6")).unwrap() + 1;
+    assert_eq!((line, column), (first + 1, 8));
+    assert!(what.contains("the feed's name of another instrument"), "{what}");
+    let shared = parse::<Config>(&text("names = { ESZ6 = \"AAPL\" }"), Config::check).unwrap();
+    let section = shared.quotes.as_ref().unwrap().get_ref();
+    assert_eq!((section.namesakes(&ours), section.namesakes(&ours[..2])), (Some((ours[0], ours[2])), None));
     let both = text("[[feed]]\ngroup = \"239.0.0.1\"\nport = 1\ninterface = \"10.0.0.1\"");
     assert!(place(&both).2.contains("omit one of them"));
 }
