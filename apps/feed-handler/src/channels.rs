@@ -45,6 +45,11 @@ impl Channels {
         Self { sets: numbered.collect(), learned: Cell::new(0), count }
     }
 
+    /// The number behind the last that is configured.
+    pub fn numbers_end(&self) -> usize {
+        self.sets.iter().map(|set| set.number + set.numbers.len().max(1)).max().unwrap_or(0)
+    }
+
     /// Channels that are configured, one where none is.
     pub fn count(&self) -> usize {
         self.count.max(1)

@@ -105,6 +105,12 @@ impl RingArgs {
                      raise --quotes, or lower `instruments` in [books]"
                 ));
             }
+            if let Some((first, last)) = RingSink::lifeless_channels(context) {
+                say(&format!(
+                    "the ring does not tell whether channels {first} to {last} live, so that an order-gateway trades on \
+                     none of their quotes: divide the channels among several gateways"
+                ));
+            }
             let config = RingConfig { records: self.records, quotes, ..RingConfig::default() };
             let path = if has_several { numbered(&self.ring, context.queue) } else { self.ring.clone() };
             RingSink::create(&path, &config, context, Arc::clone(&counts))

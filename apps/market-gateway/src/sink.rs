@@ -24,7 +24,7 @@ use std::sync::Arc;
 use feed_handler::{Channels, Error, Place, SinkContext};
 use market::event::{Add, Clear, Event, Other};
 use market::{BookIdx, Books, Change, EventSink, Gap, Symbol, TopOfBook};
-use market_ring::{Flags, OpenError, Quote, Record, RingConfig, RingWriter};
+use market_ring::{Flags, OpenError, Quote, Record, RingConfig, RingReader, RingWriter};
 use wirepath::counters::{Counter, Scope, Unit};
 
 use crate::counts::GatewayCounts;
@@ -108,6 +108,11 @@ impl RingSink {
     /// Quotes with which each instrument that the books of a worker have a place for has one.
     pub fn quotes_wanted(context: &SinkContext) -> usize {
         channels_of(context).count() * context.plan.instruments_max()
+    }
+
+    /// Channels of a worker whose life a ring does not tell: the first and the last.
+    pub fn lifeless_channels(context: &SinkContext) -> Option<(usize, usize)> {
+        lifeless(channels_of(context).numbers_end())
     }
 
     fn over(shared: Shared) -> Self {
@@ -350,6 +355,11 @@ impl EventSink for RingSink {
 /// The channels of a worker.
 fn channels_of(context: &SinkContext) -> Channels {
     Channels::new(&context.plan.sets, &context.first_channels)
+}
+
+/// The channels before `end` that have no place for their life.
+fn lifeless(end: usize) -> Option<(usize, usize)> {
+    (end > RingReader::LIVES).then(|| (RingReader::LIVES, end - 1))
 }
 
 /// What a quote is worth.

@@ -242,8 +242,12 @@ impl RingReader {
         Err(Torn)
     }
 
+    /// Channels whose life a ring tells: those with lower numbers.
+    pub const LIVES: usize = LIVES;
+
     /// A number that changes while a channel lives, with events or without. It stays where its feed
-    /// is silent, where the writer has ended, and for channels from 448 on.
+    /// is silent and where the writer has ended. It is 0 for channels from [`RingReader::LIVES`]
+    /// on, and for each channel of a writer of an older version.
     #[inline]
     pub fn life(&self, channel: u16) -> u64 {
         let channel = usize::from(channel);

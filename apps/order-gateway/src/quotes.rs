@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A quote that is stale or unconfirmed there is stale here, and one whose channel has not lived
-//! since we look may be of yesterday. A gateway that has ended makes all our books stale; its ring
+//! since we look may be of yesterday. Where the ring does not tell whether a channel lives, its
+//! quotes stay stale, and a person is told why. A gateway that has ended makes all our books stale; its ring
 //! is opened again when there is another one.
 
 use std::path::{Path, PathBuf};
@@ -21,6 +22,9 @@ use crate::strategy::BookEvent;
 /// Time between two looks for a ring that is not there, and for a writer that is silent: both are
 /// system calls.
 const LOOK_NS: u64 = 200_000_000;
+/// A channel that has brought a quote and has never lived for so long is one of a writer that tells
+/// no life: a feed's heartbeats, and its packets, come more often.
+const LIFELESS_NS: u64 = 5_000_000_000;
 
 /// The quotes of our instruments.
 pub struct Quotes {
@@ -28,6 +32,8 @@ pub struct Quotes {
     ring: Option<Ring>,
     look_at_ns: u64,
     instruments: Box<[Followed]>,
+    /// See [`Quotes::lifeless`].
+    lifeless: u64,
 }
 
 /// An instrument of ours.
@@ -40,6 +46,10 @@ struct Followed {
     life: Option<u64>,
     /// The channel has lived since it was first seen: before, a quote may be of yesterday.
     is_alive: bool,
+    /// When the channel was first seen.
+    since_ns: u64,
+    /// A person knows that the channel has no life.
+    is_told: bool,
     book: BookEvent,
 }
 
@@ -55,12 +65,12 @@ impl Quotes {
     /// numbers. The ring need not be there yet.
     pub fn new(path: &Path, symbols: &[Symbol]) -> Self {
         let instruments = (0..).zip(symbols).map(|(number, &symbol)| Followed::new(InstrumentIdx(number), symbol));
-        Self { path: path.to_owned(), ring: None, look_at_ns: 0, instruments: instruments.collect() }
+        Self { path: path.to_owned(), ring: None, look_at_ns: 0, instruments: instruments.collect(), lifeless: 0 }
     }
 
     /// Gives what is new to `take`. Returns whether there was anything.
     pub fn poll(&mut self, now_ns: u64, mut take: impl FnMut(News<'_>)) -> bool {
-        let Self { ring: Some(Ring { reader, known }), instruments, .. } = self else {
+        let Self { ring: Some(Ring { reader, known }), instruments, lifeless, .. } = self else {
             return self.look_for_ring(now_ns, &mut take);
         };
         let mut is_busy = false;
@@ -74,11 +84,15 @@ impl Quotes {
                 take(News::Book(&instruments[instrument.0 as usize].quote(&quote, now_ns)));
             }
         });
-        for followed in instruments.iter_mut().filter(|followed| followed.channel.is_some()) {
-            let life = followed.channel.map_or(0, |channel| reader.life(channel));
+        for followed in instruments.iter_mut() {
+            let Some(channel) = followed.channel else { continue };
+            let life = reader.life(channel);
             if let Some(news) = followed.live(life, now_ns) {
                 is_busy = true;
                 take(news);
+            } else if life == 0 && followed.is_lifeless(channel, now_ns) {
+                *lifeless += 1;
+                take(News::Lifeless(followed.symbol, channel));
             }
         }
         if is_busy {
@@ -91,6 +105,11 @@ impl Quotes {
             }
         }
         is_busy
+    }
+
+    /// Instruments that stayed stale because nothing tells whether their channel lives.
+    pub const fn lifeless(&self) -> u64 {
+        self.lifeless
     }
 
     /// Opens the ring where it is there, once in a while.
@@ -126,16 +145,24 @@ impl Quotes {
 impl Followed {
     fn new(instrument: InstrumentIdx, symbol: Symbol) -> Self {
         let book = BookEvent { instrument, ..BookEvent::default() };
-        Self { symbol, channel: None, life: None, is_alive: false, book }
+        Self { symbol, channel: None, life: None, is_alive: false, since_ns: 0, is_told: false, book }
     }
 
     /// Takes a quote; stale until its channel lives.
     fn quote(&mut self, quote: &Quote, now_ns: u64) -> BookEvent {
         if self.channel.replace(quote.channel) != Some(quote.channel) {
-            (self.life, self.is_alive) = (None, false);
+            (self.life, self.is_alive, self.since_ns, self.is_told) = (None, false, now_ns, false);
         }
         self.book = event(self.book.instrument, quote, now_ns);
         BookEvent { is_stale: self.book.is_stale || !self.is_alive, ..self.book }
+    }
+
+    /// Whether nothing will tell that its channel, which has not lived so far, does; once.
+    #[cold]
+    fn is_lifeless(&mut self, channel: u16, now_ns: u64) -> bool {
+        let has_no_place = usize::from(channel) >= RingReader::LIVES;
+        let is_lifeless = has_no_place || now_ns.saturating_sub(self.since_ns) >= LIFELESS_NS;
+        is_lifeless && !core::mem::replace(&mut self.is_told, true)
     }
 
     /// Compares its channel's life with what was seen of it. The first that is new makes its quote
@@ -159,6 +186,9 @@ pub enum News<'a> {
     Book(&'a BookEvent),
     /// The channel that brings an instrument lives, though its best prices are as they were.
     Alive(InstrumentIdx),
+    /// The ring does not tell whether this channel lives, so that the quotes of this instrument of
+    /// the feed stay stale: it has no place for the channel, or its writer is of an older version.
+    Lifeless(Symbol, u16),
     /// There is a gateway.
     Opened(&'a Path),
     /// There is none any more.
@@ -217,6 +247,7 @@ mod tests {
                     format!("{} {bid}{}", book.instrument.0, if book.is_stale { " stale" } else { "" })
                 }
                 News::Alive(instrument) => format!("{} lives", instrument.0),
+                News::Lifeless(symbol, channel) => format!("{symbol} of {channel} has no life"),
                 News::Opened(_) => "opened".into(),
                 News::Lost(_) => "lost".into(),
             });
@@ -271,6 +302,24 @@ mod tests {
         // Its quote is another channel's now, which has not lived yet.
         ring.update(0, &quote(OURS[0], 4, 1, Flags::default()));
         assert_eq!(look(&mut quotes, 0), ["0 1 stale"]);
+    }
+
+    #[test]
+    fn channels_whose_life_the_ring_does_not_tell_are_named_once_and_counted() {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("ring");
+        let mut ring = writer(&path);
+        let mut quotes = Quotes::new(&path, &OURS);
+        assert_eq!(look(&mut quotes, 0), ["opened"]);
+        // The ring has no place for the one, and its writer, which is old, says nothing of the other.
+        let last = u16::try_from(RingReader::LIVES).unwrap();
+        ring.update(0, &quote(OURS[0], last, 1, Flags::default()));
+        ring.update(1, &quote(OURS[1], 4, 2, Flags::default()));
+        assert_eq!(look(&mut quotes, 1), ["0 1 stale", "1 2 stale", "AAPL of 448 has no life"]);
+        assert_eq!(look(&mut quotes, 5 * SECOND), [""; 0], "it may be about to");
+        assert_eq!(look(&mut quotes, 5 * SECOND + 1), ["#5485 of 4 has no life"]);
+        ring.alive(4);
+        assert_eq!((look(&mut quotes, 6 * SECOND), quotes.lifeless()), (vec!["1 2".into()], 2));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use market::Line;
+use market_ring::RingReader;
 use order_entry::journal::JournalMemory;
 use order_entry::session::VenueSession;
 
@@ -453,6 +454,15 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         quotes.poll(now_ns, |news| match news {
             News::Book(book) => gateway.on_book(book),
             News::Alive(instrument) => gateway.core_mut().instrument_heard(instrument, now_ns),
+            News::Lifeless(symbol, channel) if usize::from(channel) >= RingReader::LIVES => report(&format!(
+                "the ring does not tell whether channel {channel} lives, only channels below {}: {symbol} stays stale, and \
+                 no order of it passes; have a market-gateway with fewer channels bring it",
+                RingReader::LIVES
+            )),
+            News::Lifeless(symbol, channel) => report(&format!(
+                "the market-gateway has quotes of {symbol} and does not say that their channel {channel} lives: {symbol} \
+                 stays stale, and no order of it passes; a market-gateway of this version says it"
+            )),
             News::Opened(path) => report(&format!("quotes come from {}", path.display())),
             News::Lost(path) => report(&format!(
                 "the market-gateway of {} has ended: no orders pass until there is another one",

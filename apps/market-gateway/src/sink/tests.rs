@@ -310,3 +310,8 @@ fn channel_that_lives_says_so_in_the_ring() {
     feed.sink.alive();
     assert_eq!([0, 1].map(|channel| feed.reader.life(channel)), [1, 0]);
 }
+
+#[test]
+fn channels_without_a_place_for_their_life_are_known_at_the_start() {
+    assert_eq!([448, 449, 600].map(lifeless), [None, Some((448, 448)), Some((448, 599))]);
+}
