@@ -239,7 +239,9 @@ fn trade_by<S: VenueSession>(
 fn tell_counts<T: Strategy, S: VenueSession, M: JournalMemory>(run: &Run<T, S, M>) {
     println!("{}", run.gateway.core().counts());
     if let Some(lifeless) = run.quotes.as_ref().map(Quotes::lifeless).filter(|count| *count > 0) {
-        println!("  quotes: {lifeless} times an instrument stayed stale because the ring does not tell that its channel lives");
+        println!(
+            "  quotes: {lifeless} times an instrument stayed stale because the ring does not tell that its channel lives"
+        );
     }
     if let Some((writes, losses)) = run.standby.as_ref().and_then(StandbyLink::mirror_counts) {
         println!("  mirror: {} WRITEs, {} waits for room, {losses} connections lost", writes.writes, writes.waits);

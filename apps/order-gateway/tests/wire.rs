@@ -56,6 +56,8 @@ impl Host for Kernel {
 /// The gateway, and what it did in the call of each tick.
 struct Watched {
     gateway: WireGateway<Buyer, OuchClient, Vec<u8>, Kernel>,
+    /// Its last connection.
+    connection: Option<ConnectionId>,
     /// How its requests had left when the call was over, and what it had allocated.
     ticks: Vec<(WireCounts, u64)>,
 }
@@ -72,6 +74,7 @@ impl App for Watched {
     }
 
     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
+        self.connection = Some(connection);
         self.gateway.on_tcp_event(connection, event, cx);
     }
 
@@ -152,6 +155,10 @@ struct Both {
 impl Both {
     /// An armed gateway whose session is open, and whose feed has brought a first packet.
     fn new(kill: &KillSwitch) -> Self {
+        Self::of(kill, &ListenOptions::default())
+    }
+
+    fn of(kill: &KillSwitch, listen: &ListenOptions) -> Self {
         let (mut near, mut far) = pair("wire", MemoryConfig::default());
         let kernel = Kernel(Rc::new(Cell::new(SECOND)));
         let machine = WireHost::new(kernel.clone(), [Some(VENUE), None]);
@@ -166,8 +173,8 @@ impl Both {
         let said = Rc::new(std::cell::RefCell::new(Vec::new()));
         let hear = said.clone();
         let report = move |sentence: &str| hear.borrow_mut().push(sentence.to_owned());
-        let gateway = WireGateway::new(run, handle, 40_000, report);
-        let watched = Watched { gateway, ticks: Vec::with_capacity(64) };
+        let gateway = WireGateway::new(run, handle, [40_000, 40_001], report);
+        let watched = Watched { gateway, connection: None, ticks: Vec::with_capacity(64) };
         let venue = Venue::new();
         let exchange = Exchange { venue, connection: None, connections: 0, has_heard: false, next_seq: 1 };
         let (near, far) = (worker(&mut near, 1, watched), worker(&mut far, 2, exchange));
@@ -176,14 +183,10 @@ impl Both {
             app.on_start(cx).unwrap();
             cx.sockets.join(consumer::FEED, Group::new(*FEED.ip(), FEED.port())).unwrap();
         });
-        both.listen();
+        both.far.with_app(both.now, |_, cx| cx.tcp().listen(VENUE, listen)).unwrap();
         both.turns(50);
         assert!(both.near.app().gateway.run.gateway.strategy().is_open, "{:?}", both.said.borrow());
         both
-    }
-
-    fn listen(&mut self) {
-        self.far.with_app(self.now, |_, cx| cx.tcp().listen(VENUE, &ListenOptions::default())).unwrap();
     }
 
     fn turn_near(&mut self) {
@@ -300,6 +303,33 @@ fn killed_gateway_logs_out_over_wirepaths_tcp_too() {
     assert!(both.near.app().gateway.is_closed() && both.far.app().connection.is_none());
     both.pass(Duration::from_secs(5));
     assert_eq!(both.far.app().connections, 1);
+}
+
+/// Without TCP timestamps of the venue the port of a connection that we have closed rests for a
+/// minute.
+#[test]
+fn gateway_that_is_armed_behind_its_kill_calls_at_once_from_its_other_port() {
+    let kill = KillSwitch::new();
+    let connection = ConnectionOptions { timestamps: false, ..ConnectionOptions::default() };
+    let mut both = Both::of(&kill, &ListenOptions { connection, ..ListenOptions::default() });
+    kill.throw();
+    both.turns(2);
+    both.pass(Duration::from_secs(1));
+    assert!(both.near.app().gateway.is_closed());
+    let now_ns = both.now.as_nanos();
+    both.near.app_mut().gateway.run.gateway.core_mut().arm(now_ns);
+    both.pass(Duration::from_secs(2));
+    assert_eq!(both.far.app().connections, 2, "{:?}", both.said.borrow());
+    assert!(both.near.app().gateway.run.gateway.strategy().is_open);
+}
+
+#[test]
+fn order_that_tcp_does_not_take_is_not_counted_as_sent() {
+    let mut both = Both::new(&KillSwitch::new());
+    both.near.with_app(both.now, |app, cx| cx.tcp().close(app.connection.unwrap())).unwrap();
+    both.tick(10_000);
+    both.turn_near();
+    assert_eq!(both.near.app().gateway.counts(), WireCounts::default());
 }
 
 #[test]

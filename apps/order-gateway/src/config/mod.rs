@@ -311,7 +311,9 @@ impl Config {
             return Some(format!("{name} has a name in [quotes], and no limits: add [[instruments]] with this symbol"));
         }
         if let Some((one, other)) = self.quotes.as_ref().and_then(|section| section.get_ref().namesakes(&symbols)) {
-            return Some(format!("the feed calls {one} and {other} by one name: give each a name of its own in [quotes]"));
+            return Some(format!(
+                "the feed calls {one} and {other} by one name: give each a name of its own in [quotes]"
+            ));
         }
         let symbol = limits.without_multiplier().filter(|_| self.venue.is_of_futures())?;
         Some(format!(
@@ -324,10 +326,10 @@ impl Config {
     /// The port by which the venue is called and the feed comes, where it is ours; `None` over the
     /// kernel's sockets.
     pub fn wire(&self) -> Option<WirePortConfig> {
-        let (via, local_port) = self.venue.port()?;
+        let (via, local_ports) = self.venue.port()?;
         let venue = [Some(self.venue.primary), self.venue.secondary].into_iter().flatten().collect();
         let feed = self.feed().map(|(line, _)| line).collect();
-        Some(WirePortConfig { via: via.to_owned(), local_port, venue, feed })
+        Some(WirePortConfig { via: via.to_owned(), local_ports, venue, feed })
     }
 
     /// When a thrown kill switch ends the session.

@@ -334,12 +334,13 @@ fn transport_of_wirepath_needs_a_port_and_says_which_keys_are_its_own() {
     let with = |more: &str| GOOD.replace("capacity", &format!("{more}\ncapacity"));
     let whole = with("transport = \"wirepath\"\nvia = \"eth1\"\nlocal_port = 40000\nsecondary = \"192.0.2.2:9100\"");
     let wire = parse::<Config>(&whole, Config::check).unwrap().wire().unwrap();
-    assert_eq!((&*wire.via, wire.local_port, wire.venue.len()), ("eth1", 40_000, 2));
+    assert_eq!((&*wire.via, wire.local_ports, wire.venue.len()), ("eth1", [40_000, 40_001], 2));
     assert_eq!(parse::<Config>(GOOD, Config::check).unwrap().wire().map(|wire| wire.via), None);
     for (more, what) in [
         ("transport = \"wirepath\"\nvia = \"eth1\"", "transport = \"wirepath\" needs the key `local_port` in [venue]"),
         ("transport = \"wirepath\"\nlocal_port = 40000", "transport = \"wirepath\" needs the key `via` in [venue]"),
-        ("transport = \"wirepath\"\nvia = \"eth1\"\nlocal_port = 0", "a port is 1 to 65535"),
+        ("transport = \"wirepath\"\nvia = \"eth1\"\nlocal_port = 0", "the port is 1 to 65534"),
+        ("transport = \"wirepath\"\nvia = \"eth1\"\nlocal_port = 65535", "the port is 1 to 65534"),
         ("via = \"eth1\"", "`via` of [venue] is for transport = \"wirepath\""),
         ("transport = \"kernel\"\nlocal_port = 4", "`local_port` of [venue] is for transport = \"wirepath\""),
     ] {

@@ -293,18 +293,21 @@ impl VenueConfig {
         match (is_wirepath, via, port) {
             (true, None, _) => missing("via"),
             (true, _, None) => missing("local_port"),
-            (true, _, Some(port)) if *port.get_ref() == 0 => Err(Problem::new(port.span(), "a port is 1 to 65535")),
+            (true, _, Some(port)) if matches!(port.get_ref(), 0 | u16::MAX) => {
+                Err(Problem::new(port.span(), "the port is 1 to 65534, because the one above it is ours too"))
+            }
             (false, Some(via), _) => strange("via", via.span()),
             (false, _, Some(port)) => strange("local_port", port.span()),
             _ => Ok(()),
         }
     }
 
-    /// The port by which the venue is called, where it is ours, and from where.
-    pub(super) fn port(&self) -> Option<(&str, u16)> {
+    /// The port by which the venue is called, where it is ours, and from where: there, and from the
+    /// number above.
+    pub(super) fn port(&self) -> Option<(&str, [u16; 2])> {
         let is_wirepath = self.transport == Transport::Wirepath;
         let (via, port) = self.via.as_ref().zip(self.local_port.as_ref()).filter(|_| is_wirepath)?;
-        Some((via.get_ref(), *port.get_ref()))
+        Some((via.get_ref(), [*port.get_ref(), port.get_ref().saturating_add(1)]))
     }
 
     /// An instrument that the section must name and does not.

@@ -49,7 +49,7 @@ pub struct WireGateway<T, S, M, H> {
     /// The run. Its host is the [`WireHost`](super::WireHost) of `machine`.
     pub run: Run<T, S, M>,
     machine: WireHandle<H>,
-    local: SocketAddrV4,
+    ports: [u16; 2],
     connection: Option<ConnectionId>,
     is_paused: bool,
     prepared: Prepared,
@@ -61,12 +61,14 @@ pub struct WireGateway<T, S, M, H> {
 }
 
 impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> WireGateway<T, S, M, H> {
-    /// A gateway that calls the venue from `port`. `report` gets sentences for people.
-    pub fn new(run: Run<T, S, M>, machine: WireHandle<H>, port: u16, report: impl FnMut(&str) + 'static) -> Self {
+    /// A gateway that calls the venue from the first of `ports`, or from the other one while the
+    /// last connection from there is in TIME-WAIT: who logs out and is armed again does not wait a
+    /// minute. `report` gets sentences for people.
+    pub fn new(run: Run<T, S, M>, machine: WireHandle<H>, ports: [u16; 2], report: impl FnMut(&str) + 'static) -> Self {
         Self {
             run,
             machine,
-            local: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port),
+            ports,
             connection: None,
             is_paused: false,
             prepared: Prepared::default(),
@@ -114,7 +116,11 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> WireGateway<T, S, 
     }
 
     fn call(&mut self, to: SocketAddrV4, cx: &mut Cx<'_>) {
-        let connected = cx.tcp().connect(self.local, to, &ConnectionOptions::default(), consumer::VENUE);
+        let options = ConnectionOptions::default();
+        let [first, second] = self.ports.map(|port| SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port));
+        let is_first = cx.tcp().is_free(first, to, &options) || !cx.tcp().is_free(second, to, &options);
+        let local = if is_first { first } else { second };
+        let connected = cx.tcp().connect(local, to, &options, consumer::VENUE);
         match connected {
             Ok(connection) => self.connection = Some(connection),
             Err(error) => self.machine.endpoint.0.borrow_mut().phase = Phase::Failed(error.to_string()),

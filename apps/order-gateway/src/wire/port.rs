@@ -22,8 +22,9 @@ const LAST_TURNS: usize = 1_000;
 pub struct WirePortConfig {
     /// The port's name, as `wirepath` takes it: `eth1`, `mlx5:0000:3b:00.0`.
     pub via: String,
-    /// The venue is called from here, so that the kernel's connections to it stay the kernel's.
-    pub local_port: u16,
+    /// The venue is called from here, so that the kernel's connections to it stay the kernel's. The
+    /// second is used while the last connection from the first is in TIME-WAIT.
+    pub local_ports: [u16; 2],
     /// The venue's addresses.
     pub venue: Vec<SocketAddrV4>,
     /// The feed's lines.
@@ -51,11 +52,11 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> WirePort<T, S, M, 
         for (idx, line) in (0..).zip(&config.feed) {
             port = port.subscribe(multicast(*line.ip(), line.port()).consumer(of_line(idx).0));
         }
-        for venue in &config.venue {
-            let answers = tcp_from(*venue.ip(), venue.port()).local_port(config.local_port);
+        for (venue, local) in config.venue.iter().flat_map(|venue| config.local_ports.map(|local| (venue, local))) {
+            let answers = tcp_from(*venue.ip(), venue.port()).local_port(local);
             port = port.subscribe(answers.consumer(consumer::VENUE.0));
         }
-        let app = WireGateway::new(run, machine, config.local_port, report);
+        let app = WireGateway::new(run, machine, config.local_ports, report);
         Ok(Self { port: port.embed(app).map_err(|error| failed(&error))? })
     }
 

@@ -43,8 +43,8 @@ impl Prepared {
         } else if bytes.len() <= LEN_MAX && !self.templates.is_full() {
             self.wanted = Some(bytes.len());
         }
-        self.sent += 1;
         let taken = send(connection, bytes, cx)?;
+        self.sent += 1;
         // It does not wait for the burst that the tick came in.
         cx.ring_doorbell();
         Ok(taken)
