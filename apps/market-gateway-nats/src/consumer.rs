@@ -288,8 +288,8 @@ impl Position {
         Ok(is_again)
     }
 
-    /// Takes a batch; `is_reread`: the stream is read once more, and the batch may have come before.
-    /// Its time says nothing of that, because the broker's clock may step back.
+    /// Takes a batch; `is_reread`: the stream is read once more, and the batch may have come
+    /// before. Its time says nothing of that, because the broker's clock may step back.
     fn take_batch(
         &mut self,
         subject: &str,

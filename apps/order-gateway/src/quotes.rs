@@ -8,8 +8,8 @@
 //!
 //! A quote that is stale or unconfirmed there is stale here, and one whose channel has not lived
 //! since we look may be of yesterday. Where the ring does not tell whether a channel lives, its
-//! quotes stay stale, and a person is told why. A gateway that has ended makes all our books stale; its ring
-//! is opened again when there is another one.
+//! quotes stay stale, and a person is told why. A gateway that has ended makes all our books stale;
+//! its ring is opened again when there is another one.
 
 use std::path::{Path, PathBuf};
 
@@ -311,7 +311,7 @@ mod tests {
         let mut ring = writer(&path);
         let mut quotes = Quotes::new(&path, &OURS);
         assert_eq!(look(&mut quotes, 0), ["opened"]);
-        // The ring has no place for the one, and its writer, which is old, says nothing of the other.
+        // The ring has no place for the one, and its old writer says nothing of the other.
         let last = u16::try_from(RingReader::LIVES).unwrap();
         ring.update(0, &quote(OURS[0], last, 1, Flags::default()));
         ring.update(1, &quote(OURS[1], 4, 2, Flags::default()));

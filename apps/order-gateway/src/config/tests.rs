@@ -339,8 +339,14 @@ fn transport_of_wirepath_needs_a_port_and_says_which_keys_are_its_own() {
     for (more, what) in [
         ("transport = \"wirepath\"\nvia = \"eth1\"", "transport = \"wirepath\" needs the key `local_port` in [venue]"),
         ("transport = \"wirepath\"\nlocal_port = 40000", "transport = \"wirepath\" needs the key `via` in [venue]"),
-        ("transport = \"wirepath\"\nvia = \"eth1\"\nlocal_port = 0", "the port is 1 to 65534"),
-        ("transport = \"wirepath\"\nvia = \"eth1\"\nlocal_port = 65535", "the port is 1 to 65534"),
+        (
+            "transport = \"wirepath\"\nvia = \"eth1\"\nlocal_port = 0",
+            "the port is 1 to 65534, because the one above it is ours too",
+        ),
+        (
+            "transport = \"wirepath\"\nvia = \"eth1\"\nlocal_port = 65535",
+            "the port is 1 to 65534, because the one above it is ours too",
+        ),
         ("via = \"eth1\"", "`via` of [venue] is for transport = \"wirepath\""),
         ("transport = \"kernel\"\nlocal_port = 4", "`local_port` of [venue] is for transport = \"wirepath\""),
     ] {

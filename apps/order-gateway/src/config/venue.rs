@@ -293,7 +293,7 @@ impl VenueConfig {
         match (is_wirepath, via, port) {
             (true, None, _) => missing("via"),
             (true, _, None) => missing("local_port"),
-            (true, _, Some(port)) if matches!(port.get_ref(), 0 | u16::MAX) => {
+            (true, _, Some(port)) if matches!(*port.get_ref(), 0 | u16::MAX) => {
                 Err(Problem::new(port.span(), "the port is 1 to 65534, because the one above it is ours too"))
             }
             (false, Some(via), _) => strange("via", via.span()),

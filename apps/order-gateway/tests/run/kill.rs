@@ -187,6 +187,7 @@ fn switch_that_is_thrown_without_a_connection_is_told_when_its_time_is_over() {
     let kill = KillSwitch::new();
     let (mut run, wire) = run(&kill, 0, false);
     wire.is_away.set(true);
+    assert!(after(&mut run, &wire, 0).contains("the connection is broken"));
     kill.throw();
     after(&mut run, &wire, 0);
     assert!(!after(&mut run, &wire, 999).contains("until somebody arms"));
