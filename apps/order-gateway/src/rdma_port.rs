@@ -91,8 +91,3 @@ impl fmt::Debug for RdmaPort {
         f.debug_struct("RdmaPort").field("mtu", &self.mtu).finish_non_exhaustive()
     }
 }
-
-/// The MTU of a code on the wire.
-pub(crate) fn mtu_of_code(code: u8) -> Option<Mtu> {
-    [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048, Mtu::B4096].into_iter().find(|mtu| *mtu as u8 == code)
-}

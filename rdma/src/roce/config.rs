@@ -105,6 +105,21 @@ pub enum Mtu {
 }
 
 impl Mtu {
+    /// All, the smallest first.
+    pub const ALL: [Self; 5] = [Self::B256, Self::B512, Self::B1024, Self::B2048, Self::B4096];
+
+    /// The MTU with this code, which verbs, RDMA_CM and perftest have for it; `None` of another.
+    pub const fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Self::B256,
+            2 => Self::B512,
+            3 => Self::B1024,
+            4 => Self::B2048,
+            5 => Self::B4096,
+            _ => return None,
+        })
+    }
+
     /// Bytes of the payload.
     #[inline]
     pub const fn bytes(self) -> u32 {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use order_entry::journal::{HEADER_LEN, Mark, Records};
 use rdma::mirror::{Peer, connect};
 use rdma::port::first_psn;
-use rdma::roce::{Access, CqHandle, Mr, QpHandle, QpOptions};
+use rdma::roce::{Access, CqHandle, Mr, Mtu, QpHandle, QpOptions};
 use rdma::wire::opcode::Transport;
 use rdma::wire::psn::Psn;
 use rdma::wire::qpn::Qpn;
@@ -23,7 +23,7 @@ use crate::config::MirrorConfig;
 use crate::host::{Host, Listener, Stream, is_nothing};
 use crate::kernel::{Kernel, listen};
 use crate::memory::{MappedFile, SharedFile};
-use crate::rdma_port::{RdmaPort, mtu_of_code};
+use crate::rdma_port::RdmaPort;
 
 /// How long ARP may take.
 const NEIGHBOR_NS: u64 = Duration::from_secs(2).as_nanos() as u64;
@@ -266,7 +266,7 @@ impl Holder {
             psn: Psn::new(end.psn & 0xff_ffff),
             own_psn: self.psn,
             path,
-            mtu: mtu_of_code(end.mtu).ok_or("its MTU is none of RoCE")?.min(self.port.mtu()),
+            mtu: Mtu::from_code(end.mtu).ok_or("its MTU is none of RoCE")?.min(self.port.mtu()),
             access: Access::REMOTE_WRITE,
             reads: 1,
         };

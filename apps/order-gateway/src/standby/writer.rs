@@ -5,14 +5,14 @@ use std::net::Ipv4Addr;
 use order_entry::journal::{Journal, JournalMemory};
 use rdma::mirror::{LogMirror, MirrorCounters, MirrorOptions, Peer, connect};
 use rdma::port::first_psn;
-use rdma::roce::{Access, Remote};
+use rdma::roce::{Access, Mtu, Remote};
 use rdma::wire::psn::Psn;
 use rdma::wire::qpn::Qpn;
 
 use super::frame::{Frame, RdmaEnd};
 use super::primary::{Memory, NEAR, Primary};
 use crate::error::Error;
-use crate::rdma_port::{RdmaPort, mtu_of_code};
+use crate::rdma_port::RdmaPort;
 
 /// What becomes of orders while the copy is behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Writer {
     fn begin(&mut self, primary: &mut Primary) -> Result<(), String> {
         let Some(memory) = self.begins else { return Ok(()) };
         let Some((path, own)) = self.port.path(memory.end.ip)? else { return Ok(()) };
-        let theirs = mtu_of_code(memory.end.mtu).ok_or("the standby's MTU is none of RoCE")?;
+        let theirs = Mtu::from_code(memory.end.mtu).ok_or("the standby's MTU is none of RoCE")?;
         let (qp, mtu) = (self.mirror.qp(), theirs.min(self.port.mtu()));
         self.psn = first_psn();
         let peer = Peer {

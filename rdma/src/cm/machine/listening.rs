@@ -4,7 +4,7 @@ use super::connection::{Connection, State};
 use super::event::{CmEvent, ConnectRequest, ListenOptions, LocalQp};
 use super::io::{CODE_MAX, nanos};
 use super::slots::{CmId, ListenerId};
-use super::{Cm, CmError, gids, mtu_of};
+use super::{Cm, CmError, gids};
 use crate::cm::message::{Req, ReqFields, SIDR_REP_DATA_LEN, SidrRep, SidrReq, emit};
 use crate::cm::reason::{RejectReason, SidrStatus};
 use crate::cm::service::{IpHeader, PortSpace};
@@ -231,7 +231,7 @@ fn check(addresses: Addresses, fields: &ReqFields) -> Result<(Transport, Mtu), R
     if (fields.pkey ^ Bth::DEFAULT_PKEY) & 0x7fff != 0 {
         return Err(RejectReason::Unsupported);
     }
-    let mtu = mtu_of(fields.mtu).ok_or(RejectReason::InvalidMtu)?;
+    let mtu = Mtu::from_code(fields.mtu).ok_or(RejectReason::InvalidMtu)?;
     Ok((transport, mtu))
 }
 

@@ -21,7 +21,7 @@ use super::message::{About, Drep, Dreq, Message, Rej, RejFields, Rep, RepFields,
 use super::message::{REJ_DATA_LEN, REP_DATA_LEN, REQ_DATA_LEN, SIDR_REQ_DATA_LEN};
 use super::reason::RejectReason;
 use super::service::{IpHeader, PortSpace};
-use crate::roce::{Addresses, Mtu};
+use crate::roce::Addresses;
 use crate::wire::bth::Bth;
 use crate::wire::opcode::Transport;
 use crate::wire::psn::Psn;
@@ -446,16 +446,4 @@ fn addressed<const N: usize>(id: CmId, addresses: Addresses, data: &[u8]) -> [u8
     bytes[..IpHeader::LEN].copy_from_slice(zerocopy::IntoBytes::as_bytes(&header));
     bytes[IpHeader::LEN..][..data.len()].copy_from_slice(data);
     bytes
-}
-
-/// The payload of a code.
-const fn mtu_of(code: u8) -> Option<Mtu> {
-    Some(match code {
-        1 => Mtu::B256,
-        2 => Mtu::B512,
-        3 => Mtu::B1024,
-        4 => Mtu::B2048,
-        5 => Mtu::B4096,
-        _ => return None,
-    })
 }
