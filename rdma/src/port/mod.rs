@@ -10,12 +10,13 @@
 //! with the doorbell of the turn in which their cause arrived.
 
 mod ahead;
+mod long_frames;
 mod node;
 mod path;
 mod rows;
 
 pub use node::{NodeCounters, RoceNode, subscription};
-pub use path::{MTU_MAX, PathError, PathState, first_psn, largest_mtu, link_mbps_of, mtu_of};
+pub use path::{PathError, PathState, first_psn, largest_mtu, link_mbps_of, mtu_of};
 
 #[cfg(test)]
 mod tests;

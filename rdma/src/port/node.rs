@@ -4,13 +4,14 @@ use core::net::Ipv4Addr;
 
 use wirepath::counters::Scope;
 use wirepath::device::Offload;
-use wirepath::mem::Mbuf;
+use wirepath::mem::{Mbuf, Pool};
 use wirepath::pipeline::{App, AppError, Cx, Datagram};
 use wirepath::port::{Subscription, udp};
 use wirepath::proto::ConsumerId;
 use wirepath::time::Instant;
 
 use super::ahead::{Lookahead, QPS_MIN};
+use super::long_frames::LongFrames;
 use super::path::{largest_mtu, resolve};
 use super::rows::Rows;
 use crate::cm::{CmConfig, Manager};
@@ -56,6 +57,8 @@ pub struct RoceNode {
     manager: Option<Box<Manager>>,
     /// Where the device is large.
     ahead: Option<Box<Lookahead>>,
+    /// Where the port's buffers are shorter than its frames.
+    long_frames: Option<LongFrames>,
 }
 
 /// What the node counted beside its device.
@@ -81,7 +84,7 @@ impl RoceNode {
         let device = Device::new(&config.seeded());
         let (mtu, counters) = (config.mtu, NodeCounters::default());
         let ahead = (config.qps >= QPS_MIN).then(|| Box::new(Lookahead::NONE));
-        Self { device, mtu, consumer: ConsumerId(0), counters, rows: None, manager: None, ahead }
+        Self { device, mtu, consumer: ConsumerId(0), counters, rows: None, manager: None, ahead, long_frames: None }
     }
 
     /// Takes the datagrams of another consumer.
@@ -152,17 +155,11 @@ impl RoceNode {
         if !self.device.is_due() {
             return;
         }
-        let (len_max, now) = (self.device.frame_len_max(), cx.now.as_nanos());
+        let now = cx.now.as_nanos();
+        let buffers = self.long_frames.as_ref().map_or(1, LongFrames::buffers);
         // A frame that the device has written is sent, so room and buffer come first.
-        for _ in 0..cx.tx.room().min(FRAMES_PER_TURN) {
-            let Some(mut mbuf) = cx.pool.alloc() else { break };
-            let len = match mbuf.append(len_max) {
-                Some(frame) => self.device.transmit(now, frame),
-                // `on_start` has found that the buffers are as long.
-                None => None,
-            };
-            let Some(len) = len else { return mbuf.free() };
-            mbuf.trim_to(len);
+        for _ in 0..(cx.tx.room() / buffers).min(FRAMES_PER_TURN) {
+            let Some(mbuf) = self.next_frame(now, cx.pool) else { break };
             if let Err(mbuf) = cx.tx.post(mbuf, Offload::NONE) {
                 mbuf.free();
                 self.counters.refused += 1;
@@ -170,6 +167,27 @@ impl RoceNode {
             }
         }
         self.counters.deferred += u64::from(self.device.is_due());
+    }
+
+    /// The next frame that is due; `None` where none is, or the pool is empty.
+    #[inline]
+    fn next_frame(&mut self, now: u64, pool: &Pool) -> Option<Mbuf> {
+        if let Some(long_frames) = &mut self.long_frames {
+            return long_frames.next(pool, |frame| self.device.transmit(now, frame));
+        }
+        let mut mbuf = pool.alloc()?;
+        // `on_start` has found that the buffers are as long.
+        let frame = mbuf.append(self.device.frame_len_max());
+        match frame.and_then(|frame| self.device.transmit(now, frame)) {
+            Some(len) => {
+                mbuf.trim_to(len);
+                Some(mbuf)
+            }
+            None => {
+                mbuf.free();
+                None
+            }
+        }
     }
 }
 
@@ -208,16 +226,10 @@ impl App for RoceNode {
             .into());
         }
         let mbuf = cx.pool.alloc().ok_or("the pool of the port has no buffer")?;
-        let room = mbuf.tailroom();
+        let (room, frame_len_max) = (mbuf.tailroom(), self.device.frame_len_max());
         mbuf.free();
-        match self.device.frame_len_max() {
-            len if len <= room => Ok(()),
-            len => Err(format!(
-                "a frame of RoCE has up to {len} bytes, and a buffer of the port {room}: take a smaller MTU for the \
-                 RoCE device, or a larger one for the interface"
-            )
-            .into()),
-        }
+        self.long_frames = (frame_len_max > room).then(|| LongFrames::new(frame_len_max, room));
+        Ok(())
     }
 
     #[inline]

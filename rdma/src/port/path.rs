@@ -16,9 +16,6 @@ use crate::wire::psn::Psn;
 /// and the drivers of RNICs reserve as much).
 const OVERHEAD: usize = 80;
 
-/// The largest payload on a port, whatever the link's MTU: a frame must fit into one buffer.
-pub const MTU_MAX: Mtu = Mtu::B2048;
-
 /// The way to a peer, or that it is not known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathState {
@@ -93,19 +90,17 @@ pub(super) fn resolve(addresses: Addresses, cx: &mut Cx<'_>) -> Resolved {
 /// The largest payload of a packet on a link of this MTU, with 80 bytes for all headers; `None` for
 /// a link below 336 bytes. Linux rxe computes the same, so that both ends agree.
 pub fn largest_mtu(link_mtu: usize) -> Option<Mtu> {
-    let sizes = [Mtu::B4096, Mtu::B2048, Mtu::B1024, Mtu::B512, Mtu::B256];
-    sizes.into_iter().find(|mtu| mtu.bytes() as usize + OVERHEAD <= link_mtu)
+    Mtu::ALL.into_iter().rfind(|mtu| mtu.bytes() as usize + OVERHEAD <= link_mtu)
 }
 
-/// The largest payload that fits into one buffer of a port, on the link of the port `via`, as
-/// `wirepath rdma --via` names it; 1024 bytes where the kernel knows no such interface.
+/// The largest payload on the link of the port `via`, as `wirepath rdma --via` names it; 1024 bytes
+/// where the kernel knows no such interface.
 ///
 /// # Errors
 /// The link carries no RoCE, in a sentence.
 pub fn mtu_of(via: &str) -> Result<Mtu, String> {
     let Some(mtu) = of_interface(via, "mtu") else { return Ok(Mtu::B1024) };
-    let largest = largest_mtu(mtu).map(|largest| largest.min(MTU_MAX));
-    largest.ok_or_else(|| format!("{via} has an MTU of {mtu}: RoCE needs 336 at least"))
+    largest_mtu(mtu).ok_or_else(|| format!("{via} has an MTU of {mtu}: RoCE needs 336 at least"))
 }
 
 /// The speed of the link of the port `via` in Mb/s, for

@@ -148,15 +148,6 @@ fn path_to_oneself_is_refused() {
 }
 
 #[test]
-fn buffers_too_short_for_the_mtu_end_the_start() {
-    let (device, _far) = pair("short", MemoryConfig::default());
-    let port = Port::over(device).address("192.0.2.1/24".parse().unwrap()).log(|_| ());
-    let node = RoceNode::new(&DeviceConfig { mtu: Mtu::B4096, ..DeviceConfig::default() });
-    let error = port.embed(node).err().expect("no room for 4096 bytes").to_string();
-    assert!(error.contains("take a smaller MTU"), "{error}");
-}
-
-#[test]
 fn packets_longer_than_the_link_carries_end_the_start() {
     // Some bytes short of 80 around 2048.
     let (device, _far) = pair("long", MemoryConfig { frame_len_max: 2120, ..MemoryConfig::default() });

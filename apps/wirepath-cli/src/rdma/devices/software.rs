@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use rdma::port::{MTU_MAX, largest_mtu};
+use rdma::port::largest_mtu;
 use wirepath::counters::Block;
 use wirepath::worker::kernel::Mirror;
 
@@ -37,7 +37,7 @@ fn describe(interface: &Interface, gids: Vec<Gid>) -> RdmaDevice {
         LinkState::NoCarrier => "no carrier",
         LinkState::Down => "down",
     };
-    let mtu = interface.mtu.and_then(|mtu| largest_mtu(mtu as usize)).map(|mtu| mtu.min(MTU_MAX).bytes());
+    let mtu = interface.mtu.and_then(|mtu| largest_mtu(mtu as usize)).map(rdma::roce::Mtu::bytes);
     RdmaDevice {
         name: interface.name.clone(),
         driver: "wirepath".to_owned(),
