@@ -24,6 +24,7 @@ pub mod patience;
 pub mod port;
 pub mod programs;
 pub mod rig;
+pub mod roce_wire;
 pub mod rxe;
 pub mod script;
 pub mod sim;

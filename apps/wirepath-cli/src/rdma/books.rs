@@ -135,6 +135,7 @@ impl BooksOptions {
             size: TOGETHER * SLOT_LEN as u32,
             count: 1,
             depth: 1,
+            mtu: None,
             traffic_class: self.traffic_class,
             cm: true,
             port: Some(self.port),

@@ -350,15 +350,21 @@ impl End {
     /// A completion that is there.
     pub(super) fn poll(&mut self) -> Result<Option<WorkCompletion>, Box<dyn Error>> {
         // Before the completions, which say only that the queue pair has failed, and not why.
-        while let Some(event) = self.device().next_event() {
-            if let Some(why) = fault(event) {
-                return Err(why.into());
-            }
-        }
+        self.check_events()?;
         match self.next_completion() {
             Some(done) if done.status != Status::Success => Err(failure(done).into()),
             done => Ok(done),
         }
+    }
+
+    /// Fails for an event behind which no test goes on.
+    fn check_events(&mut self) -> Result<(), &'static str> {
+        while let Some(event) = self.device().next_event() {
+            if let Some(why) = fault(event) {
+                return Err(why);
+            }
+        }
+        Ok(())
     }
 
     /// A completion that is there, also one that failed.
@@ -369,14 +375,32 @@ impl End {
 
     /// Turns the worker until something completes.
     pub(super) fn wait(&mut self) -> Result<WorkCompletion, Box<dyn Error>> {
+        self.until(Self::poll)
+    }
+
+    /// Turns the worker until the byte of our memory at `at` is this one: the peer has written it.
+    pub(super) fn wait_for_byte(&mut self, at: usize, byte: u8) -> Result<(), Box<dyn Error>> {
+        self.until(|end| {
+            end.check_events()?;
+            let mut found = [0];
+            end.memory.read(at, &mut found);
+            Ok((found == [byte]).then_some(()))
+        })
+    }
+
+    /// Turns the worker until there is what is looked for.
+    fn until<T>(
+        &mut self,
+        mut find: impl FnMut(&mut Self) -> Result<Option<T>, Box<dyn Error>>,
+    ) -> Result<T, Box<dyn Error>> {
         let begun = Instant::now();
         let (silence_max, why) = match self.service.transport() {
             Transport::Rc => (SILENCE_MAX, "the peer is silent"),
             _ => (SILENCE_MAX_UNRELIABLE, "a packet was lost, and this service sends none again"),
         };
         while begun.elapsed() < silence_max {
-            if let Some(done) = self.poll()? {
-                return Ok(done);
+            if let Some(found) = find(self)? {
+                return Ok(found);
             }
             if let Some(why) = &self.gone {
                 return Err(why.clone().into());
@@ -386,7 +410,7 @@ impl End {
             }
             self.turn();
         }
-        Err(format!("nothing completed for {} s: {why}", silence_max.as_secs()).into())
+        Err(format!("nothing came for {} s: {why}", silence_max.as_secs()).into())
     }
 
     /// Whether Ctrl-C was pressed.
@@ -412,16 +436,17 @@ fn open_carrier(
     psn: Psn,
     stop: &StopFlag,
 ) -> Result<Opened, Box<dyn Error>> {
+    let cable_mtu = options.mtu.unwrap_or(Mtu::B4096);
     let by_cable = |carrier, why| {
-        let config = DeviceConfig { mtu: Mtu::B4096, rd_atomics: RD_ATOMICS, ..DeviceConfig::default() };
+        let config = DeviceConfig { mtu: cable_mtu, rd_atomics: RD_ATOMICS, ..DeviceConfig::default() };
         let carried = Carried::by_cable(Device::new(&config.seeded()));
-        Opened { carried, carrier, why, via: String::new(), mtu: Mtu::B4096 }
+        Opened { carried, carrier, why, via: String::new(), mtu: cable_mtu }
     };
     if let Some(carrier @ (Carrier::SharedMemory | Carrier::FramedTcp)) = carrier {
         return Ok(by_cable(carrier, why));
     }
     let via = options.port_of_ours()?;
-    let mtu = mtu_of(&via)?;
+    let mtu = options.mtu_on(mtu_of(&via)?)?;
     match open_port(&via, mtu, options.traffic_class, psn, stop) {
         Ok(port) => Ok(Opened { carried: Carried::Port(Box::new(port)), carrier: Carrier::RoceV2, why, via, mtu }),
         Err(error) if carrier.is_none() => Ok(by_cable(Carrier::FramedTcp, format!("{via} was not opened: {error}"))),

@@ -11,6 +11,7 @@ mod cmatose;
 mod devices;
 mod end;
 mod exchange;
+mod latency;
 mod over;
 mod pattern;
 mod pingpong;
@@ -23,6 +24,7 @@ use std::error::Error;
 use std::net::Ipv4Addr;
 
 use ::rdma::exchange::EXCHANGE_PORT;
+use ::rdma::roce::Mtu;
 use clap::{Args, Subcommand, ValueEnum};
 use wirepath::worker::StopFlag;
 
@@ -36,6 +38,7 @@ const SIZE_MAX: u32 = 64 << 20;
     wirepath rdma write --serve                                  waits for the peer, which may be ib_write_bw\n  \
     wirepath rdma write 10.0.0.1 --via eth1 --size 64            each WRITE from post to completion\n  \
     wirepath rdma read 10.0.0.1 --via eth1 --depth 16            sixteen READs at once\n  \
+    wirepath rdma send --serve --via eth1 --latency              the peer is ib_send_lat\n  \
     wirepath rdma pingpong 10.0.0.1 --via eth1                   the peer is ibv_rc_pingpong -g INDEX\n  \
     wirepath rdma pingpong --serve --via eth1 --service ud       the peer is ibv_ud_pingpong -g INDEX\n  \
     wirepath rdma pingpong 10.0.0.1 --via eth1 --cm              the peer is rping -s -V\n  \
@@ -54,20 +57,32 @@ pub(crate) struct RdmaOptions {
 enum Verb {
     /// Shows what speaks RDMA here: RNICs, Linux rxe, and interfaces on which wirepath does
     Devices(devices::DevicesOptions),
-    /// Sends messages into receives of the peer; speaks with ib_send_bw, and by --cm with ucmatose
-    Send(EndOptions),
-    /// Writes memory of the peer; speaks with ib_write_bw
-    Write(EndOptions),
-    /// Reads memory of the peer; speaks with ib_read_bw
-    Read(EndOptions),
-    /// Adds to a number of the peer; speaks with ib_atomic_bw
-    Atomic(EndOptions),
+    /// Sends messages into receives of the peer; speaks with ib_send_bw, by --latency with
+    /// ib_send_lat, and by --cm with ucmatose
+    Send(TransferOptions),
+    /// Writes memory of the peer; speaks with ib_write_bw, and by --latency with ib_write_lat
+    Write(TransferOptions),
+    /// Reads memory of the peer; speaks with ib_read_bw, and by --latency with ib_read_lat
+    Read(TransferOptions),
+    /// Adds to a number of the peer; speaks with ib_atomic_bw, and by --latency with ib_atomic_lat
+    Atomic(TransferOptions),
     /// Shows the books of a feed handler that exposes them (feed-handler run --expose): reads them
     /// from its memory, without its worker
     Books(books::BooksOptions),
     /// Messages back and forth; speaks with ibv_rc_pingpong, and by --service with those of UC, UD
     /// and shared receive queues; by --cm with rping
     Pingpong(PingpongOptions),
+}
+
+/// What a test of one verb needs beside what both ends need.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TransferOptions {
+    #[command(flatten)]
+    end: EndOptions,
+    /// Play as the tools of perftest that measure latencies: SEND and WRITE take turns, so that a
+    /// message is half a round trip. A server does as a client of wirepath says
+    #[arg(long, conflicts_with_all = ["depth", "cm"])]
+    latency: bool,
 }
 
 /// What a game needs beside that.
@@ -117,6 +132,10 @@ pub(crate) struct EndOptions {
     /// Messages at once
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     depth: u32,
+    /// The largest payload of a packet: 256, 512, 1024, 2048 or 4096. By default the largest of the
+    /// link; of pingpong at most 1024, as its peers take without -m
+    #[arg(short, long, value_name = "BYTES", value_parser = parse_mtu)]
+    mtu: Option<Mtu>,
     /// DSCP in the upper six bits and ECN in the lower two, as perftest's --tclass. With 2 (ECT)
     /// congested switches mark our packets and do not drop them: for peers that notify us then, as
     /// wirepath and RNICs do, and Linux rxe does not
@@ -145,6 +164,22 @@ impl EndOptions {
     fn exchange_port(&self) -> u16 {
         self.port.unwrap_or(EXCHANGE_PORT)
     }
+
+    /// The largest payload where `link` carries no larger one.
+    fn mtu_on(&self, link: Mtu) -> Result<Mtu, String> {
+        match self.mtu {
+            Some(mtu) if mtu > link => {
+                Err(format!("the link carries payloads of up to {link} bytes: choose --mtu, or raise the link's MTU"))
+            }
+            mtu => Ok(mtu.unwrap_or(link)),
+        }
+    }
+}
+
+fn parse_mtu(text: &str) -> Result<Mtu, &'static str> {
+    let bytes: Option<u32> = text.parse().ok();
+    let found = Mtu::ALL.into_iter().find(|mtu| Some(mtu.bytes()) == bytes);
+    found.ok_or("RoCE has payloads of up to 256, 512, 1024, 2048 or 4096 bytes")
 }
 
 /// What is measured, once the ends are connected.
@@ -164,21 +199,24 @@ pub(crate) fn run(options: &RdmaOptions) -> Result<(), Box<dyn Error>> {
         Verb::Send(options) => (Operation::Send, options),
         Verb::Write(options) => (Operation::Write, options),
         Verb::Read(options) => (Operation::Read, options),
-        Verb::Atomic(options) => (Operation::Atomic, &EndOptions { size: 8, ..options.clone() }),
+        Verb::Atomic(options) => {
+            let end = EndOptions { size: 8, ..options.end.clone() };
+            (Operation::Atomic, &TransferOptions { end, ..options.clone() })
+        }
         Verb::Books(options) => return books::run(options, &StopFlag::on_signals()?),
         Verb::Pingpong(options) => return pingpong::run(options, &StopFlag::on_signals()?),
     };
     let stop = StopFlag::on_signals()?;
-    if options.cm {
+    if options.end.cm {
         return match operation {
-            Operation::Send => cmatose::run(options, &stop),
+            Operation::Send => cmatose::run(&options.end, &stop),
             _ => Err("no program of rdmacm-utils does this alone: with --cm, pingpong reads and writes as rping \
                       does, and send sends as ucmatose does"
                 .into()),
         };
     }
-    match options.peer {
+    match options.end.peer {
         Some(peer) => transfer::run(operation, peer, options, &stop),
-        None => serve::run(options, &stop),
+        None => serve::run(operation, options, &stop),
     }
 }

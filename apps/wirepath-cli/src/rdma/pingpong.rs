@@ -8,11 +8,12 @@ use std::time::Instant;
 
 use ::rdma::exchange::pingpong::{PingpongAddress, SRQ_ADDRESSES};
 use ::rdma::exchange::{DONE, gid};
-use ::rdma::roce::{CompletionKind, GRH_LEN, Path, SendOperation};
+use ::rdma::roce::{CompletionKind, GRH_LEN, Mtu, Path, SendOperation};
 use wirepath::worker::StopFlag;
 
 use super::end::{End, PeerQp, RD_ATOMICS, RECEIVES};
 use super::exchange::Connection;
+use super::latency::HalfTrips;
 use super::over::Choice;
 use super::pattern::{Pattern, mark, marked, verified};
 use super::{EndOptions, PingpongOptions, Service};
@@ -32,7 +33,7 @@ pub(super) fn run(options: &PingpongOptions, stop: &StopFlag) -> Result<(), Box<
         None => game.serve()?,
     };
     let begun = Instant::now();
-    let verified = verified(play(&mut end, options, received_at, is_ours)?);
+    let verified = verified(play(&mut end, options, received_at, is_ours, &mut HalfTrips::new()?)?);
     let span = begun.elapsed();
     connection.part(|| end.turn())?;
     let counters = end.counters();
@@ -78,10 +79,11 @@ impl Game<'_> {
         let mut connection = Connection::connect(peer, self.options.exchange_port(), self.stop)?;
         tell(&mut connection, &address(&end, &path), self.service)?;
         let theirs = hear(&mut connection, self.service)?;
-        connect(&mut end, &theirs, path)?;
+        let is_ours = marked(theirs.lid.into()).is_some();
+        connect(&mut end, &theirs, path, self.options.mtu.is_some())?;
         end.join(&mut connection)?;
         connection.write(&DONE)?;
-        Ok((end, connection, marked(theirs.lid.into()).is_some()))
+        Ok((end, connection, is_ours))
     }
 
     /// The same as the server.
@@ -93,7 +95,7 @@ impl Game<'_> {
         let mut end = self.open(&options, choice)?;
         let peer = theirs.gid.to_ipv4_mapped().ok_or("the peer's GID is no IPv4 address: give it another index")?;
         let path = end.path(peer)?;
-        connect(&mut end, &theirs, path)?;
+        connect(&mut end, &theirs, path, self.options.mtu.is_some())?;
         tell(&mut connection, &address(&end, &path), self.service)?;
         end.join(&mut connection)?;
         connection.read::<{ DONE.len() }>()?;
@@ -127,16 +129,22 @@ const fn addresses(service: Service) -> usize {
     }
 }
 
-fn connect(end: &mut End, theirs: &PingpongAddress, path: Path) -> Result<(), Box<dyn Error>> {
+/// Leads the queue pair to RTS; `is_named` says that the user has named the MTU.
+fn connect(end: &mut End, theirs: &PingpongAddress, path: Path, is_named: bool) -> Result<(), Box<dyn Error>> {
     let address = theirs.gid.to_ipv4_mapped().ok_or("the peer's GID is no IPv4 address: give it another index")?;
     // The exchange names no MTU: ibv_rc_pingpong takes 1024 by default.
-    let mtu = end.mtu().min(::rdma::roce::Mtu::B1024);
-    let mtu = if end.is_datagram() { end.mtu() } else { mtu };
+    let mtu = if end.is_datagram() || is_named { end.mtu() } else { end.mtu().min(Mtu::B1024) };
     end.connect(&PeerQp { qpn: theirs.qpn, psn: theirs.psn, address, mtu, rd_atomics: RD_ATOMICS }, path)
 }
 
 /// Sends and receives `count` messages; returns the bytes that were compared, of a peer of ours.
-fn play(end: &mut End, options: &EndOptions, at: usize, is_ours: bool) -> Result<Option<u64>, Box<dyn Error>> {
+pub(super) fn play(
+    end: &mut End,
+    options: &EndOptions,
+    at: usize,
+    is_ours: bool,
+    half_trips: &mut HalfTrips,
+) -> Result<Option<u64>, Box<dyn Error>> {
     let (is_client, size, header_len) = (options.peer.is_some(), options.size as usize, end.header_len());
     let [ours, theirs] = if is_client { [1, 2] } else { [2, 1] }.map(Pattern::named);
     // ibv_rc_pingpong -c finds zeros in each page, and nothing else.
@@ -150,6 +158,7 @@ fn play(end: &mut End, options: &EndOptions, at: usize, is_ours: bool) -> Result
         // The client is one message ahead of the server.
         let may_send = if is_client { received >= sent } else { received > sent };
         if sent < options.count && completed == sent && may_send {
+            half_trips.post();
             end.post(SendOperation::Send, options.size)?;
             sent += 1;
         }

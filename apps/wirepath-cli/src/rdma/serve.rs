@@ -14,19 +14,32 @@ use wirepath::worker::StopFlag;
 
 use super::end::{End, RECEIVES};
 use super::exchange::Connection;
+use super::latency::{self, Turns};
 use super::over::Choice;
 use super::pattern::{OFFERED, Pattern, mark, marked, verified};
 use super::transfer::{address, mtu_of_text, mtu_text, peer_qp};
-use super::{EndOptions, Operation, Service, via};
+use super::{EndOptions, Operation, Service, TransferOptions, via};
 
-/// Serves one peer, whatever of SEND, WRITE, READ and atomics it does.
-pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
+/// Serves one peer, whatever of SEND, WRITE, READ and atomics it does. Only for a test of latency
+/// the operation matters.
+pub(super) fn run(
+    operation: Operation,
+    TransferOptions { end: options, latency: is_latency }: &TransferOptions,
+    stop: &StopFlag,
+) -> Result<(), Box<dyn Error>> {
     let receives = Receives::new(options.size as usize);
     let mut connection = Connection::accept(options.exchange_port(), stop)?;
     let mtu = mtu_to_offer(options, &connection)?;
     let (theirs, their_mtu) = greet(&mut connection, mtu)?;
     let (peer, marked) = (peer_qp(&theirs, their_mtu.min(mtu))?, marked(theirs.srqn));
     let (choice, options) = Choice::of_server(options, marked.map(|mark| mark.carrier), &connection)?;
+    let turns = match marked {
+        Some(mark) => Turns::of_mark(mark.what),
+        None => Turns::of(operation).filter(|_| *is_latency),
+    };
+    if let Some(turns) = turns {
+        return latency::serve(turns, connection, (&theirs, &peer), &options, choice, stop);
+    }
     let mut end = End::open(&options, Service::Rc, (receives.end() as u32, 1), choice, stop)?;
     Pattern::named(OFFERED).fill(end.memory(), 0, receives.offered);
     for number in 0..receives.count {
@@ -67,10 +80,11 @@ pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn E
 /// The largest payload of a packet that this end takes, before it is known what carries them.
 fn mtu_to_offer(options: &EndOptions, connection: &Connection) -> Result<Mtu, String> {
     let local = connection.local()?;
-    match &options.via {
-        Some(via) => mtu_of(via),
-        None => via::with(local).and_then(|via| mtu_of(&via)).or(Ok(Mtu::B4096)),
-    }
+    let link = match &options.via {
+        Some(via) => mtu_of(via)?,
+        None => via::with(local).and_then(|via| mtu_of(&via)).unwrap_or(Mtu::B4096),
+    };
+    options.mtu_on(link)
 }
 
 /// The steps up to the peer's address, which is not answered yet.

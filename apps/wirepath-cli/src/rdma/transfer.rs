@@ -14,9 +14,10 @@ use wirepath::worker::StopFlag;
 
 use super::end::{End, PeerQp, RD_ATOMICS};
 use super::exchange::Connection;
+use super::latency::{self, Turns};
 use super::over::Choice;
 use super::pattern::{OFFERED, Pattern, mark, marked, messages, verified};
-use super::{EndOptions, Operation, Service};
+use super::{EndOptions, Operation, Service, TransferOptions};
 
 /// The longest latency that the histogram tells from longer ones, in ns: an hour.
 const LATENCY_MAX: u64 = 3_600_000_000_000;
@@ -25,9 +26,12 @@ const LATENCY_MAX: u64 = 3_600_000_000_000;
 pub(super) fn run(
     operation: Operation,
     peer: Ipv4Addr,
-    options: &EndOptions,
+    TransferOptions { end: options, latency: is_latency }: &TransferOptions,
     stop: &StopFlag,
 ) -> Result<(), Box<dyn Error>> {
+    if let Some(turns) = Turns::of(operation).filter(|_| *is_latency) {
+        return latency::ask(turns, peer, options, stop);
+    }
     // A slot for each message in a row that has bytes of its own.
     let (len, slots) = (options.size as usize, messages(options.size as usize));
     let choice = Choice::of_client(options, peer);
@@ -41,17 +45,17 @@ pub(super) fn run(
     let mut connection = Connection::connect(peer, options.exchange_port(), stop)?;
     let ours = PerftestAddress { srqn: mark(operation as u8, end.carrier()).into(), ..address(&end, &path) };
     let theirs = greet(&mut end, &mut connection, &ours, path)?;
+    let is_ours = marked(theirs.srqn).is_some();
     end.join(&mut connection)?;
     // Both wait for each other before the first request; perftest's tools of SEND once more, until
-    // the receives are posted, and they tell no figures.
-    let is_send = operation == Operation::Send;
-    for _ in 0..if is_send { 3 } else { 2 } {
+    // the receives are posted, and they tell no figures, as those of latency do not.
+    let tells_figures = operation != Operation::Send && !is_latency;
+    for _ in 0..if tells_figures { 2 } else { 3 } {
         connection.ask(&ours.encode())?;
     }
     let remote = Remote { address: theirs.address, rkey: theirs.rkey };
-    let is_ours = marked(theirs.srqn).is_some();
     let mut measured = measure(&mut end, (operation, remote), options, is_ours)?;
-    if !is_send {
+    if tells_figures {
         connection.ask(&ours.encode())?;
         for _ in 0..perftest::FIGURES {
             connection.ask(&[0; perftest::FIGURE_LEN])?;
@@ -91,7 +95,7 @@ pub(super) fn address(end: &End, path: &Path) -> PerftestAddress {
 }
 
 /// The steps up to the addresses, and the connection of the queue pair.
-fn greet(
+pub(super) fn greet(
     end: &mut End,
     connection: &mut Connection,
     ours: &PerftestAddress,
@@ -120,8 +124,7 @@ pub(super) fn mtu_text(mtu: Mtu) -> [u8; perftest::MTU_LEN] {
 
 /// The MTU of a text.
 pub(super) fn mtu_of_text(text: [u8; perftest::MTU_LEN]) -> Result<Mtu, Box<dyn Error>> {
-    let sizes = [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048, Mtu::B4096];
-    let found = sizes.into_iter().find(|mtu| mtu_text(*mtu) == text);
+    let found = Mtu::ALL.into_iter().find(|mtu| mtu_text(*mtu) == text);
     found.ok_or_else(|| "the peer speaks another exchange: its MTU cannot be read".into())
 }
 
@@ -187,33 +190,37 @@ fn report(
     options: &EndOptions,
     Measured { latencies, span, verified: bytes }: &Measured,
 ) -> Result<(), Box<dyn Error>> {
-    let (us, seconds) = (|ns: u64| ns as f64 / 1e3, span.as_secs_f64());
-    let counters = end.counters();
+    let seconds = span.as_secs_f64();
     let mut out = io::stdout().lock();
     let EndOptions { count, size, depth, .. } = options;
     writeln!(out, "{operation:?} of {size} bytes, {count} times, {depth} at once; {}, MTU {}", end.by(), end.mtu())?;
-    writeln!(
-        out,
-        "post to completion: min {:.1} us, p50 {:.1}, p99 {:.1}, max {:.1}",
-        us(latencies.min()),
-        us(latencies.value_at_quantile(0.5)),
-        us(latencies.value_at_quantile(0.99)),
-        us(latencies.max())
-    )?;
+    writeln!(out, "post to completion: {}", self::latencies(latencies))?;
     let rate = f64::from(*count) / seconds;
     writeln!(out, "{rate:.0} a second, {:.3} Gbit/s", rate * f64::from(*size) * 8.0 / 1e9)?;
-    let naks: u64 = counters.naks_rx.iter().sum();
-    writeln!(
-        out,
-        "{} packets sent again, {} timeouts, {naks} NAKs, {} RNR NAKs; {}",
-        counters.retransmits,
-        counters.timeouts,
-        counters.rnr_naks_rx,
-        end.drops()
-    )?;
+    writeln!(out, "{}", losses(end))?;
     match operation {
         Operation::Send | Operation::Write => {}
         Operation::Read | Operation::Atomic => writeln!(out, "{}", verified(*bytes))?,
     }
     Ok(())
+}
+
+/// Latencies in words.
+pub(super) fn latencies(of: &Histogram<u64>) -> String {
+    let us = |ns: u64| ns as f64 / 1e3;
+    let [p50, p99] = [0.5, 0.99].map(|part| us(of.value_at_quantile(part)));
+    format!("min {:.1} us, p50 {p50:.1}, p99 {p99:.1}, max {:.1}", us(of.min()), us(of.max()))
+}
+
+/// What was sent again, and what was dropped, in words.
+pub(super) fn losses(end: &End) -> String {
+    let counters = end.counters();
+    let naks: u64 = counters.naks_rx.iter().sum();
+    format!(
+        "{} packets sent again, {} timeouts, {naks} NAKs, {} RNR NAKs; {}",
+        counters.retransmits,
+        counters.timeouts,
+        counters.rnr_naks_rx,
+        end.drops()
+    )
 }

@@ -43,13 +43,37 @@ fn each_verb_plays_with_itself() {
 }
 
 #[test]
-fn packets_fit_a_buffer_however_large_the_interface_has_its_frames() {
-    let Some(wire) = Wire::new("packets_fit_a_buffer_however_large_the_interface_has_its_frames") else { return };
+fn packets_longer_than_a_buffer_are_exchanged_where_the_interface_carries_them() {
+    let test = "packets_longer_than_a_buffer_are_exchanged_where_the_interface_carries_them";
+    let Some(wire) = Wire::new(test) else { return };
     wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
     for (end, interface) in [(&wire.near, NEAR), (&wire.far, FAR)] {
         end.ip(&["link", "set", "dev", interface, "mtu", "9000"]).unwrap();
     }
-    plays_with_itself(&wire, "write", "--size 10000 --count 10", "MTU 2048", 10_000);
+    plays_with_itself(&wire, "write", "--size 10000 --count 10", "MTU 4096", 10_000);
+    plays_with_itself(&wire, "read", "--size 10000 --count 10 --depth 4", "MTU 4096", 100_000);
+    plays_with_itself(&wire, "pingpong", "--size 4096 --count 10 --service ud", "MTU 4096", 40_960);
+    plays_with_itself(&wire, "write", "--size 10000 --count 10 --mtu 512", "MTU 512", 10_000);
+}
+
+#[test]
+fn mtu_that_the_link_does_not_carry_is_refused_with_what_it_carries() {
+    let Some(wire) = Wire::new("mtu_that_the_link_does_not_carry_is_refused_with_what_it_carries") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    let arguments = format!("write {THEIRS} --via {NEAR} --mtu 2048");
+    let output = start(&wire.near, &arguments).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("payloads of up to 1024 bytes"), "{said}");
+}
+
+#[test]
+fn messages_in_turn_are_half_a_round_trip_each() {
+    let Some(wire) = Wire::new("messages_in_turn_are_half_a_round_trip_each") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    for (verb, size, bytes) in [("send", 3000, 150_000), ("write", 3000, 150_000), ("write", 1, 50), ("read", 8, 400)] {
+        let options = format!("--latency --size {size} --count 50");
+        plays_with_itself(&wire, verb, &options, "MTU 1024", bytes);
+    }
 }
 
 #[test]

@@ -5,61 +5,87 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use wirepath_tests::live::{FAR, NEAR, Wire, has_program};
+use wirepath_tests::roce_wire::{RoceWire, WireCounts, WireFaults};
 use wirepath_tests::rxe::{Finished, Guest, GuestConfig};
 
 use crate::ends::{UNDAMAGED, check, start, wait_for_listener};
 
 const GUEST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 9);
-/// For the tools of perftest that measure a rate. Without it they end by code 1 instead of a report
-/// where two clocks of the guest disagree, as they may when a busy machine takes its CPU away.
-const WITHOUT_FREQUENCY: &str = "-F";
-/// The packets of RoCE that a lossy wire drops: each 13th of both directions together.
-const LOSS: &str = "table bridge loss {\n chain forward {\n type filter hook forward priority 0;\n \
-    ether type ip udp dport 4791 numgen inc mod 13 0 drop\n }\n}\n";
+/// The guest's end of its cable.
+const TAP: &str = "tap0";
+/// Of an interface whose packets have up to 4096 bytes.
+const JUMBO_MTU: usize = 9000;
 
-/// A guest behind a bridge at the far end of the cable.
-fn guest(test: &str, wire: &Wire) -> Option<Guest> {
-    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
-    wire.far.ip(&["link", "add", "br0", "type", "bridge"]).unwrap();
-    let guest = Guest::start(test, &wire.far, &GuestConfig { tap: "tap0", address: GUEST, mtu: 1500 })?;
-    for interface in [FAR, "tap0"] {
-        wire.far.ip(&["link", "set", interface, "master", "br0"]).unwrap();
-    }
-    wire.far.ip(&["link", "set", "br0", "up"]).unwrap();
-    Some(guest)
+/// A guest behind a bridge at the far end of the cable, and how large packets are.
+struct Lab {
+    wire: Wire,
+    guest: Guest,
+    /// Of the packets that both ends agree on, unless a test names another.
+    mtu: u32,
 }
 
-/// The guest listens, and we ask.
-fn ask_guest(wire: &Wire, guest: &mut Guest, program: &str, arguments: &str) {
-    guest.begin(program);
-    // The guest's listener is not to be seen from here: the tool says when there is none yet.
-    let asks = || {
-        let output = start(&wire.near, arguments).wait_with_output().unwrap();
-        let is_early = String::from_utf8_lossy(&output.stderr).contains("start the other end there first");
-        (!is_early).then_some(output)
-    };
-    let output = (0..100).find_map(|_| {
-        let asked = asks();
-        if asked.is_none() {
-            std::thread::sleep(Duration::from_millis(100));
+impl Lab {
+    /// Interfaces of this MTU; `None`, with the reason, where nothing can be tested.
+    fn new(test: &str, link_mtu: usize) -> Option<Self> {
+        let wire = Wire::new(test)?;
+        let guest = Guest::start(test, &wire.far, &GuestConfig { tap: TAP, address: GUEST, mtu: link_mtu })?;
+        wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+        wire.far.ip(&["link", "add", "br0", "type", "bridge"]).unwrap();
+        for interface in [FAR, TAP] {
+            wire.far.ip(&["link", "set", interface, "master", "br0"]).unwrap();
         }
-        asked
-    });
-    let output = output.expect("the guest listens");
-    check(&output, "MTU 1024");
-    if program.starts_with("ib") {
-        check(&output, UNDAMAGED);
+        for (end, interface) in [(&wire.near, NEAR), (&wire.far, FAR), (&wire.far, "br0")] {
+            end.ip(&["link", "set", interface, "mtu", &link_mtu.to_string(), "up"]).unwrap();
+        }
+        Some(Self { wire, guest, mtu: if link_mtu == JUMBO_MTU { 4096 } else { 1024 } })
     }
-    let finished = guest.finish();
-    assert_eq!(finished.code, 0, "{program}: {finished:?}");
-}
 
-/// We listen, and the guest asks.
-fn serve_guest(wire: &Wire, guest: &mut Guest, arguments: &str, program: &str) {
-    let server = start(&wire.near, arguments);
-    wait_for_listener(&wire.near);
-    let finished = guest.run(&format!("{program} 10.9.0.1"));
-    check_both(program, &finished, server, UNDAMAGED);
+    /// The guest listens, and we ask.
+    fn ask(&mut self, program: &str, arguments: &str) {
+        self.guest.begin(program);
+        // The guest's listener is not to be seen from here: the tool says when there is none yet.
+        let asks = || {
+            let output = start(&self.wire.near, arguments).wait_with_output().unwrap();
+            let is_early = String::from_utf8_lossy(&output.stderr).contains("start the other end there first");
+            (!is_early).then_some(output)
+        };
+        let output = (0..100).find_map(|_| {
+            let asked = asks();
+            if asked.is_none() {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            asked
+        });
+        let output = output.expect("the guest listens");
+        check(&output, &format!("MTU {}", self.mtu));
+        if program.starts_with("ib") {
+            check(&output, UNDAMAGED);
+        }
+        let finished = self.guest.finish();
+        assert_eq!(finished.code, 0, "{program}: {finished:?}");
+    }
+
+    /// We listen, and the guest asks.
+    fn serve(&mut self, program: &str, arguments: &str) {
+        let server = start(&self.wire.near, arguments);
+        wait_for_listener(&self.wire.near);
+        let finished = self.guest.run(&format!("{program} 10.9.0.1"));
+        check_both(program, &finished, server, UNDAMAGED);
+    }
+
+    /// A program in both roles: `verb` and its options are ours.
+    fn play(&mut self, program: &str, verb: &str, options: &str) {
+        self.ask(program, &format!("{verb} {GUEST} --via {NEAR} {options}"));
+        self.serve(program, &format!("{verb} --serve --via {NEAR} {options}"));
+    }
+
+    /// We listen by RDMA_CM, and the guest asks until we do.
+    fn serve_by_rdma_cm(&mut self, program: &str, arguments: &str) {
+        let server = start(&self.wire.near, arguments);
+        let asks = format!("for i in 1 2 3 4 5 6 7 8 9; do {program} && exit 0; sleep 1; done; exit 1");
+        let finished = self.guest.run(&asks);
+        check_both(program, &finished, server, &format!("MTU {}", self.mtu));
+    }
 }
 
 /// Both ends have succeeded, and ours has said `word`. Otherwise both are shown: either may be the
@@ -77,67 +103,161 @@ fn check_both(program: &str, finished: &Finished, server: Child, word: &str) {
     check(&output, word);
 }
 
-/// All tools of Linux that the verbs speak with, in both roles.
-fn play_all(wire: &Wire, guest: &mut Guest) {
-    let ping_pong = "ibv_rc_pingpong -d rxe0 -g 1 -n 50";
-    ask_guest(wire, guest, ping_pong, &format!("pingpong {GUEST} --via {NEAR} --size 4096 --count 50"));
-    serve_guest(wire, guest, &format!("pingpong --serve --via {NEAR} --size 4096 --count 50"), ping_pong);
-    for (verb, size) in [("send", " -s 4096"), ("write", " -s 4096"), ("read", " -s 4096"), ("atomic", "")] {
-        let program = format!("ib_{verb}_bw {WITHOUT_FREQUENCY} -d rxe0 -x 1 -n 50{size}");
-        ask_guest(wire, guest, &program, &format!("{verb} {GUEST} --via {NEAR} --size 4096 --count 50 --depth 4"));
-        serve_guest(wire, guest, &format!("{verb} --serve --via {NEAR} --size 4096"), &program);
+/// A tool of perftest. Without -F those that measure a rate end by code 1 instead of a report where
+/// two clocks of the guest disagree, as they may when a busy machine takes its CPU away.
+fn perftest(tool: &str, options: &str) -> String {
+    format!("ib_{tool} -F -d rxe0 -x 1 {options}").trim_end().to_owned()
+}
+
+/// A pingpong of rdma-core, by its service.
+fn ping_pong(service: &str, options: &str) -> String {
+    let queues = if service == "srq" { " -q 1" } else { "" };
+    format!("ibv_{service}_pingpong -d rxe0 -g 1{queues} {options}")
+}
+
+/// The verbs of perftest.
+const VERBS: [&str; 4] = ["send", "write", "read", "atomic"];
+
+/// The size of messages, for perftest: atomic operations have none.
+fn size_of(verb: &str, size: u32) -> String {
+    if verb == "atomic" { String::new() } else { format!("-s {size}") }
+}
+
+/// All tools of reliable connections, in both roles: `count` messages of `size` bytes.
+fn play_reliable(lab: &mut Lab, count: u32, size: u32) {
+    let options = format!("--size {size} --count {count}");
+    for service in ["rc", "srq"] {
+        let program = ping_pong(service, &format!("-n {count} -s {size}"));
+        lab.play(&program, "pingpong", &format!("--service {service} {options}"));
+    }
+    for verb in VERBS {
+        let size = size_of(verb, size);
+        lab.play(
+            &perftest(&format!("{verb}_bw"), &format!("-n {count} {size}")),
+            verb,
+            &format!("{options} --depth 4"),
+        );
+    }
+    play_latencies(lab, count, size);
+}
+
+/// The tools that measure latencies, in both roles.
+fn play_latencies(lab: &mut Lab, count: u32, size: u32) {
+    for verb in VERBS {
+        let program = perftest(&format!("{verb}_lat"), &format!("-n {count} {}", size_of(verb, size)));
+        lab.play(&program, verb, &format!("--latency --size {size} --count {count}"));
+    }
+}
+
+/// The programs of rdmacm-utils, in both roles: `rounds` of messages of up to 4000 bytes. rping
+/// compares what it gets.
+fn play_by_rdma_cm(lab: &mut Lab, rounds: u32) {
+    for size in [64, 4000] {
+        let rping = format!("rping -C {rounds} -S {size} -V");
+        let ours = format!("pingpong --via {NEAR} --cm --size {size} --count {rounds}");
+        lab.ask(&format!("{rping} -s"), &format!("{ours} {GUEST}"));
+        lab.serve_by_rdma_cm(&format!("{rping} -c -a 10.9.0.1"), &format!("{ours} --serve"));
+        let ucmatose = format!("ucmatose -C {rounds} -S {size}");
+        let ours = format!("send --via {NEAR} --cm --size {size} --count {rounds}");
+        lab.ask(&ucmatose, &format!("{ours} {GUEST}"));
+        lab.serve_by_rdma_cm(&format!("{ucmatose} -s 10.9.0.1"), &format!("{ours} --serve"));
     }
 }
 
 /// The short case: both roles.
 #[test]
 fn ping_pong_and_write_with_linux() {
-    let test = "ping_pong_and_write_with_linux";
-    let Some(wire) = Wire::new(test) else { return };
-    let Some(mut guest) = guest(test, &wire) else { return };
-    let ping_pong = "ibv_rc_pingpong -d rxe0 -g 1 -n 20";
-    ask_guest(&wire, &mut guest, ping_pong, &format!("pingpong {GUEST} --via {NEAR} --size 4096 --count 20"));
-    let write = format!("ib_write_bw {WITHOUT_FREQUENCY} -d rxe0 -x 1 -n 20 -s 4096");
-    serve_guest(&wire, &mut guest, &format!("write --serve --via {NEAR} --size 4096"), &write);
-}
-
-/// The programs of rdmacm-utils, in both roles: `rounds` of messages of up to 4000 bytes.
-fn play_by_rdma_cm(wire: &Wire, guest: &mut Guest, rounds: u32) {
-    for size in [64, 4000] {
-        let rping = format!("rping -C {rounds} -S {size} -V");
-        let ours = format!("pingpong --via {NEAR} --cm --size {size} --count {rounds}");
-        ask_guest(wire, guest, &format!("{rping} -s"), &format!("{ours} {GUEST}"));
-        serve_by_rdma_cm(wire, guest, &format!("{ours} --serve"), &format!("{rping} -c -a 10.9.0.1"));
-        let ucmatose = format!("ucmatose -C {rounds} -S {size}");
-        let ours = format!("send --via {NEAR} --cm --size {size} --count {rounds}");
-        ask_guest(wire, guest, &ucmatose, &format!("{ours} {GUEST}"));
-        serve_by_rdma_cm(wire, guest, &format!("{ours} --serve"), &format!("{ucmatose} -s 10.9.0.1"));
-    }
-}
-
-/// We listen by RDMA_CM, and the guest asks until we do.
-fn serve_by_rdma_cm(wire: &Wire, guest: &mut Guest, arguments: &str, program: &str) {
-    let server = start(&wire.near, arguments);
-    let finished = guest.run(&format!("for i in 1 2 3 4 5 6 7 8 9; do {program} && exit 0; sleep 1; done; exit 1"));
-    check_both(program, &finished, server, "MTU 1024");
+    let Some(mut lab) = Lab::new("ping_pong_and_write_with_linux", 1500) else { return };
+    lab.ask(&ping_pong("rc", "-n 20"), &format!("pingpong {GUEST} --via {NEAR} --size 4096 --count 20"));
+    lab.serve(&perftest("write_bw", "-n 20 -s 4096"), &format!("write --serve --via {NEAR} --size 4096"));
 }
 
 #[test]
 fn programs_of_rdmacm_connect_in_both_roles() {
-    let test = "programs_of_rdmacm_connect_in_both_roles";
-    let Some(wire) = Wire::new(test) else { return };
-    let Some(mut guest) = guest(test, &wire) else { return };
-    play_by_rdma_cm(&wire, &mut guest, 5);
+    let Some(mut lab) = Lab::new("programs_of_rdmacm_connect_in_both_roles", 1500) else { return };
+    play_by_rdma_cm(&mut lab, 5);
 }
 
 #[test]
 #[ignore = "a minute and more: make soak"]
-fn each_verb_with_linux_loses_nothing_over_a_lossy_wire() {
-    let test = "each_verb_with_linux_loses_nothing_over_a_lossy_wire";
-    let Some(wire) = Wire::new(test).filter(|_| has_program(test, "nft")) else { return };
-    let Some(mut guest) = guest(test, &wire) else { return };
-    play_all(&wire, &mut guest);
-    let lossy = wire.far.command("nft", &[LOSS]).unwrap();
-    assert!(lossy.status.success(), "{}", String::from_utf8_lossy(&lossy.stderr));
-    play_all(&wire, &mut guest);
+fn each_verb_and_service_plays_with_linux_in_both_roles() {
+    let Some(mut lab) = Lab::new("each_verb_and_service_plays_with_linux_in_both_roles", 1500) else { return };
+    play_reliable(&mut lab, 50, 4096);
+    lab.play(&ping_pong("uc", "-n 50"), "pingpong", "--service uc --size 4096 --count 50");
+    lab.play(&ping_pong("ud", "-n 50 -s 1000"), "pingpong", "--service ud --size 1000 --count 50");
+}
+
+#[test]
+#[ignore = "a minute and more: make soak"]
+fn packets_of_each_mtu_are_exchanged_with_linux() {
+    let Some(mut lab) = Lab::new("packets_of_each_mtu_are_exchanged_with_linux", JUMBO_MTU) else { return };
+    for mtu in [256, 512, 1024, 2048, 4096] {
+        lab.mtu = mtu;
+        let options = format!("--mtu {mtu} --size 10000 --count 10");
+        for service in ["rc", "uc"] {
+            let program = ping_pong(service, &format!("-m {mtu} -n 10 -s 10000"));
+            lab.play(&program, "pingpong", &format!("--service {service} {options}"));
+        }
+        for verb in ["send", "write", "read"] {
+            let program = perftest(&format!("{verb}_bw"), &format!("-m {mtu} -n 10 -s 10000"));
+            lab.play(&program, verb, &options);
+        }
+    }
+    lab.play(&ping_pong("ud", "-n 20 -s 4000"), "pingpong", "--service ud --size 4000 --count 20");
+}
+
+#[test]
+#[ignore = "a minute and more: make soak"]
+fn messages_from_a_byte_to_a_mebibyte_are_exchanged_with_linux() {
+    let Some(mut lab) = Lab::new("messages_from_a_byte_to_a_mebibyte_are_exchanged_with_linux", 1500) else { return };
+    // Around a word, and around a packet.
+    for size in [1, 2, 3, 7, 1023, 1024, 1025, 65_536, 1 << 20] {
+        let options = format!("--size {size} --count 5");
+        for verb in ["send", "write", "read"] {
+            lab.play(&perftest(&format!("{verb}_bw"), &format!("-n 5 -s {size}")), verb, &options);
+        }
+    }
+    play_latencies(&mut lab, 5, 1);
+}
+
+/// All reliable programs over a wire with these faults, which must have met some packets.
+fn play_over(test: &str, faults: WireFaults) {
+    let Some(mut lab) = Lab::new(test, 1500).filter(|_| has_program(test, "nft")) else { return };
+    let far = lab.wire.far.name().to_owned();
+    let wire = RoceWire::new(&far, [FAR, TAP], faults);
+    play_reliable(&mut lab, 50, 4096);
+    play_by_rdma_cm(&mut lab, 20);
+    let WireCounts { lost, doubled, delayed } = wire.counts();
+    println!("{test}: {lost} packets lost, {doubled} doubled, {delayed} overtaken");
+    for (each, met) in [(faults.lose_each, lost), (faults.double_each, doubled), (faults.delay_each, delayed)] {
+        assert_eq!(each > 0, met > 0, "{faults:?}, and {lost}, {doubled}, {delayed}");
+    }
+}
+
+#[test]
+#[ignore = "minutes: make soak"]
+fn nothing_is_lost_with_linux_where_each_thirteenth_packet_is() {
+    let test = "nothing_is_lost_with_linux_where_each_thirteenth_packet_is";
+    play_over(test, WireFaults { lose_each: 13, ..WireFaults::default() });
+}
+
+#[test]
+#[ignore = "minutes: make soak"]
+fn nothing_is_lost_with_linux_where_each_fifth_packet_is() {
+    let test = "nothing_is_lost_with_linux_where_each_fifth_packet_is";
+    play_over(test, WireFaults { lose_each: 5, ..WireFaults::default() });
+}
+
+#[test]
+#[ignore = "minutes: make soak"]
+fn packets_that_come_twice_do_nothing_twice_with_linux() {
+    let test = "packets_that_come_twice_do_nothing_twice_with_linux";
+    play_over(test, WireFaults { double_each: 3, ..WireFaults::default() });
+}
+
+#[test]
+#[ignore = "minutes: make soak"]
+fn packets_that_overtake_each_other_disorder_nothing_with_linux() {
+    let test = "packets_that_overtake_each_other_disorder_nothing_with_linux";
+    play_over(test, WireFaults { delay_each: 7, ..WireFaults::default() });
 }
