@@ -17,41 +17,58 @@ const MEMORY: usize = 16 * 1024;
 
 /// What the program has of an end.
 struct Own {
+    pd: PdHandle,
     qp: QpHandle,
     cq: CqHandle,
+    srq: Option<SrqHandle>,
     memory: Buffer,
     mr: Mr,
 }
 
 impl Own {
     fn new(provider: &mut impl Provider) -> Self {
+        Self::of(provider, Transport::Rc, false)
+    }
+
+    /// With a queue pair of this service, whose receives may come from a shared queue.
+    fn of(provider: &mut impl Provider, transport: Transport, is_shared: bool) -> Self {
         let pd = provider.create_pd().unwrap();
         let cq = provider.create_cq(64).unwrap();
         let memory = Buffer::zeroed(MEMORY);
         let all = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         let access = Access::LOCAL_WRITE | all;
         let mr = provider.register(pd, Region::from(&memory), access).unwrap();
+        let srq = is_shared.then(|| provider.create_srq(pd, 16).unwrap());
         let options = QpOptions {
-            transport: Transport::Rc,
+            transport,
             pd,
             send_cq: cq,
             recv_cq: cq,
             send_depth: 16,
             recv_depth: 16,
-            srq: None,
+            srq,
             signals_all: false,
         };
         let qp = provider.create_qp(&options).unwrap();
-        Self { qp, cq, memory, mr }
+        Self { pd, qp, cq, srq, memory, mr }
+    }
+
+    /// To RTS, for datagrams of this key.
+    fn open(&self, provider: &mut impl Provider, qkey: u32) {
+        let init =
+            QpAttributes { pkey_index: Some(0), port: Some(1), qkey: Some(qkey), ..QpAttributes::to(QpState::Init) };
+        let rts = QpAttributes { sq_psn: Some(Psn::new(9)), ..QpAttributes::to(QpState::Rts) };
+        for step in [init, QpAttributes::to(QpState::Rtr), rts] {
+            provider.modify_qp(self.qp, &step).unwrap();
+        }
     }
 
     fn connect(&self, provider: &mut impl Provider, peer: Qpn, addresses: Addresses) {
-        let link = Link { destination: [2; 6], source: [4; 6], vlan: None };
         let all = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         let init =
             QpAttributes { pkey_index: Some(0), port: Some(1), access: Some(all), ..QpAttributes::to(QpState::Init) };
         let rtr = QpAttributes {
-            path: Some(Path::new(link, addresses)),
+            path: Some(path(addresses)),
             mtu: Some(Mtu::B1024),
             destination: Some(peer),
             rq_psn: Some(Psn::new(9)),
@@ -86,6 +103,98 @@ impl Own {
         let mut bytes = vec![0; len];
         self.memory.read(at, &mut bytes);
         bytes
+    }
+}
+
+/// A way whose Ethernet addresses nobody reads here.
+fn path(addresses: Addresses) -> Path {
+    Path::new(Link { destination: [2; 6], source: [4; 6], vlan: None }, addresses)
+}
+
+/// Turns until there is what is looked for.
+fn until<P, T>(
+    ends: &mut [P; 2],
+    turn: &mut impl FnMut(&mut [P; 2]),
+    mut find: impl FnMut(&mut [P; 2]) -> Option<T>,
+) -> T {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        turn(ends);
+        if let Some(found) = find(ends) {
+            return found;
+        }
+        assert!(Instant::now() < until, "nothing within a minute");
+    }
+}
+
+/// The program of datagrams: one with inline data, one with pieces, each with a header in front of
+/// its receive and its sender beside it; and one of a stranger's key, which is dropped.
+fn run_datagrams<P: Provider>(mut ends: [P; 2], gids: [Ipv6Addr; 2], mut turn: impl FnMut(&mut [P; 2])) {
+    const QKEY: u32 = 0x1111;
+    let [a, b] = &ends.each_mut().map(|end| Own::of(end, Transport::Ud, false));
+    a.open(&mut ends[0], QKEY);
+    b.open(&mut ends[1], QKEY);
+    let way = path(Addresses::Ipv6 { source: gids[0], destination: gids[1] });
+    let ah = ends[0].create_ah(a.pd, &way).unwrap();
+    let (from, qpn) = (ends[0].qpn(a.qp), ends[1].qpn(b.qp).unwrap());
+    for number in 0..2 {
+        ends[1].post_recv(b.qp, 6 + number, &[b.sge(64 * number as usize, 64)]).unwrap();
+    }
+    a.memory.write(0, b"in pieces");
+    let sges = [a.sge(0, 3), a.sge(3, 6)];
+    let sent = [(Data::Inline(b"in the request"), QKEY), (Data::Inline(b"stranger"), 5), (Data::Sges(&sges), QKEY)];
+    for (data, qkey) in sent {
+        let request = SendRequest::new(5, SendOperation::Send, data).to(Destination { ah, qpn, qkey });
+        ends[0].post_send(a.qp, &request).unwrap();
+        let done = until(&mut ends, &mut turn, |ends| ends[0].poll_cq(a.cq).unwrap());
+        assert_eq!((done.wr_id, done.status, done.kind), (5, Status::Success, CompletionKind::Send));
+    }
+    for (number, text) in [(0, &b"in the request"[..]), (1, b"in pieces")] {
+        let done = until(&mut ends, &mut turn, |ends| ends[1].poll_cq(b.cq).unwrap());
+        let found = (done.wr_id, done.status, done.byte_len as usize, done.source);
+        assert_eq!(found, (6 + number, Status::Success, GRH_LEN + text.len(), from));
+        assert_eq!(b.bytes(64 * number as usize + GRH_LEN, text.len()), text);
+    }
+    let far = Own::of(&mut ends[0], Transport::Ud, false);
+    far.open(&mut ends[0], QKEY);
+    let request = SendRequest::new(5, SendOperation::Send, Data::Inline(b"x")).to(Destination { ah, qpn, qkey: QKEY });
+    assert_eq!(ends[0].post_send(far.qp, &request), Err(PostError::Destination), "a handle of another domain");
+    ends[0].destroy_ah(ah).unwrap();
+    assert_eq!(ends[0].post_send(a.qp, &request), Err(PostError::Destination), "a handle that is no more");
+}
+
+/// The program of what comes unasked: receives of a shared queue, its limit, a notification, and
+/// the event of a peer that is refused.
+fn run_unasked<P: Provider>(mut ends: [P; 2], gids: [Ipv6Addr; 2], mut turn: impl FnMut(&mut [P; 2])) {
+    let [a, b] = &ends.each_mut().map(|end| Own::of(end, Transport::Rc, true));
+    let numbers = [ends[0].qpn(a.qp).unwrap(), ends[1].qpn(b.qp).unwrap()];
+    for (end, own) in [(0, a), (1, b)] {
+        let addresses = Addresses::Ipv6 { source: gids[end], destination: gids[1 - end] };
+        own.connect(&mut ends[end], numbers[1 - end], addresses);
+    }
+    let srq = b.srq.unwrap();
+    for number in 0..2 {
+        ends[1].post_srq_recv(srq, 6 + number, &[b.sge(0, 64)]).unwrap();
+    }
+    assert!(ends[1].destroy_srq(srq).is_err(), "in use");
+    ends[1].arm_srq(srq, 2).unwrap();
+    ends[1].arm_cq(b.cq, Notify::Any).unwrap();
+    let mut post = |ends: &mut [P; 2], operation| {
+        let request = SendRequest::new(5, operation, Data::Inline(b"in the request"));
+        ends[0].post_send(a.qp, &request).unwrap();
+        until(ends, &mut turn, |ends| ends[0].poll_cq(a.cq).unwrap()).status
+    };
+    assert_eq!(post(&mut ends, SendOperation::Send), Status::Success);
+    let wrong = Remote { rkey: b.mr.key ^ 0xff00, ..b.remote(0) };
+    assert_eq!(post(&mut ends, SendOperation::Write(wrong)), Status::RemoteAccess);
+    let cq = until(&mut ends, &mut turn, |ends| ends[1].next_notification().unwrap());
+    assert_eq!(cq, b.cq);
+    let done = ends[1].poll_cq(b.cq).unwrap().unwrap();
+    assert_eq!((done.wr_id, done.status, done.byte_len), (6, Status::Success, 14));
+    assert_eq!(b.bytes(0, 14), b"in the request");
+    for wanted in [Event::SrqLimitReached(srq), Event::QpAccessError(b.qp)] {
+        // A NIC may say too that the first packet came.
+        until(&mut ends, &mut turn, |ends| ends[1].next_event().unwrap().filter(|event| *event == wanted));
     }
 }
 
@@ -145,12 +254,16 @@ fn run<P: Provider>(mut ends: [P; 2], gids: [Ipv6Addr; 2], mut turn: impl FnMut(
     }
 }
 
-#[test]
-fn program_runs_over_roce_devices() {
+/// Two RoCE devices and their addresses.
+fn roce_devices() -> ([Device; 2], [Ipv6Addr; 2]) {
     let gid = |end| Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, end);
+    ([(), ()].map(|()| Device::new(&DeviceConfig::default())), [gid(1), gid(2)])
+}
+
+/// A wire between RoCE devices.
+fn wire() -> impl FnMut(&mut [Device; 2]) {
     let mut now = 0;
-    let device = || Device::new(&DeviceConfig::default());
-    run([device(), device()], [gid(1), gid(2)], |ends| {
+    move |ends| {
         now += 1000;
         for (from, to) in [(0, 1), (1, 0)] {
             let mut frame = vec![0; ends[from].frame_len_max()];
@@ -159,17 +272,53 @@ fn program_runs_over_roce_devices() {
                 ends[to].receive(now, frame.network, frame.roce);
             }
         }
-    });
+    }
+}
+
+/// Two software ConnectXs and their addresses; `None` outside of one.
+fn connectxs(test: &str) -> Option<([RdmaCore; 2], [Ipv6Addr; 2])> {
+    if !is_inside(test, &["--strict", "--devices", "2"]) {
+        return None;
+    }
+    let ends = ["mlx5_0", "mlx5_1"].map(|name| RdmaCore::open(name).unwrap());
+    let gids = ends.each_ref().map(|end| end.gids().next().unwrap());
+    Some((ends, gids))
+}
+
+#[test]
+fn program_runs_over_roce_devices() {
+    let (ends, gids) = roce_devices();
+    run(ends, gids, wire());
+}
+
+#[test]
+fn datagrams_go_over_roce_devices() {
+    let (ends, gids) = roce_devices();
+    run_datagrams(ends, gids, wire());
+}
+
+#[test]
+fn datagrams_go_over_software_connectxs() {
+    let Some((ends, gids)) = connectxs("datagrams_go_over_software_connectxs") else { return };
+    run_datagrams(ends, gids, |_| std::thread::yield_now());
+}
+
+#[test]
+fn shared_receives_notifications_and_events_come_over_roce_devices() {
+    let (ends, gids) = roce_devices();
+    run_unasked(ends, gids, wire());
+}
+
+#[test]
+fn shared_receives_notifications_and_events_come_over_software_connectxs() {
+    let test = "shared_receives_notifications_and_events_come_over_software_connectxs";
+    let Some((ends, gids)) = connectxs(test) else { return };
+    run_unasked(ends, gids, |_| std::thread::yield_now());
 }
 
 #[test]
 fn same_program_runs_over_software_connectxs() {
-    let test = "same_program_runs_over_software_connectxs";
-    if !is_inside(test, &["--strict", "--devices", "2"]) {
-        return;
-    }
-    let ends = ["mlx5_0", "mlx5_1"].map(|name| RdmaCore::open(name).unwrap());
-    let gids = ends.each_ref().map(|end| end.gids().next().unwrap());
+    let Some((ends, gids)) = connectxs("same_program_runs_over_software_connectxs") else { return };
     run(ends, gids, |_| std::thread::yield_now());
 }
 
@@ -183,19 +332,9 @@ fn what_the_nic_does_not_do_yet_is_refused() {
     assert_eq!(unknown, Err(OpenError::Unknown("mlx5_7".to_owned())));
     let mut nic = RdmaCore::open("mlx5_0").unwrap();
     let own = Own::new(&mut nic);
-    let ud = QpOptions {
-        transport: Transport::Ud,
-        pd: nic.create_pd().unwrap(),
-        send_cq: own.cq,
-        recv_cq: own.cq,
-        send_depth: 1,
-        recv_depth: 1,
-        srq: None,
-        signals_all: true,
-    };
-    assert_eq!(nic.create_qp(&ud), Err(DeviceError::Value("datagrams through rdma-core")));
-    let inline = SendRequest::new(1, SendOperation::Send, Data::Inline(b"tick"));
-    assert_eq!(nic.post_send(own.qp, &inline), Err(PostError::Operation));
+    assert_eq!(nic.create_mw(own.pd).map(drop), Err(DeviceError::Value("memory window through rdma-core")));
+    let read = SendRequest::new(1, SendOperation::Read(own.remote(0)), Data::Inline(b"tick"));
+    assert_eq!(nic.post_send(own.qp, &read), Err(PostError::Operation));
     let invalidate = SendRequest::new(1, SendOperation::Invalidate(5), Data::Sges(&[]));
     assert_eq!(nic.post_send(own.qp, &invalidate), Err(PostError::Operation));
 }

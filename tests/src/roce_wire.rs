@@ -64,8 +64,8 @@ struct Shared {
 }
 
 impl RoceWire {
-    /// Takes the packets of RoCE between two interfaces of a bridge from it, in the namespace of this
-    /// name.
+    /// Takes the packets of RoCE between two interfaces of a bridge from it, in the namespace of
+    /// this name.
     ///
     /// # Panics
     /// If there are no such interfaces, or nftables refuses.

@@ -144,7 +144,7 @@ impl End {
     fn post(&self, kind: SendKind<'_>, at: usize, len: u32, imm: Option<[u8; 4]>) {
         let sges = [self.sge(at, len)];
         let (signaled, solicited, fence) = (true, false, false);
-        let send = SendWork { wr_id: 5, kind, sges: &sges, imm, signaled, solicited, fence };
+        let send = SendWork { wr_id: 5, kind, sges: &sges, inline: None, imm, signaled, solicited, fence };
         // SAFETY: 1, 2.
         unsafe { self.qp.post_send(&send).unwrap() };
     }

@@ -16,13 +16,14 @@ mod rdma_core;
 pub use rdma_core::{OpenError, RdmaCore};
 
 use crate::roce::{
-    Access, CqHandle, Device, DeviceError, ModifyError, Mr, MrHandle, PdHandle, PostError, QpAttributes, QpHandle,
-    QpOptions, Region, SendRequest, Sge, WorkCompletion,
+    Access, AhHandle, CqHandle, Device, DeviceError, Event, ModifyError, Mr, MrHandle, Mw, MwHandle, Notify, Path,
+    PdHandle, PostError, QpAttributes, QpHandle, QpOptions, Region, SendRequest, Sge, SrqHandle, WorkCompletion,
 };
 use crate::wire::qpn::Qpn;
 
-/// The verbs that a program needs: context, protection domain, region, completion queue, queue
-/// pair, post and poll. Costs and limits are those of the implementation.
+/// The verbs that a program needs: context, protection domain, region, window, completion queue,
+/// shared receive queue, address handle, queue pair, post, poll, notifications and events. Costs
+/// and limits are those of the implementation.
 pub trait Provider {
     /// Makes a protection domain.
     ///
@@ -41,6 +42,54 @@ pub trait Provider {
     /// # Errors
     /// If there is none, or a NIC refuses: the region is never freed then.
     fn deregister(&mut self, mr: MrHandle) -> Result<(), DeviceError>;
+
+    /// Makes a memory window.
+    ///
+    /// # Errors
+    /// If the device has no room for it, or no windows.
+    fn create_mw(&mut self, pd: PdHandle) -> Result<Mw, DeviceError>;
+
+    /// Destroys a memory window, bound or not.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn destroy_mw(&mut self, mw: MwHandle) -> Result<(), DeviceError>;
+
+    /// Makes an address handle: the way to the receivers of datagrams.
+    ///
+    /// # Errors
+    /// If the device has no room for it, or no way there.
+    fn create_ah(&mut self, pd: PdHandle, path: &Path) -> Result<AhHandle, DeviceError>;
+
+    /// Destroys an address handle. Requests that name it are complete before.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn destroy_ah(&mut self, ah: AhHandle) -> Result<(), DeviceError>;
+
+    /// Makes a shared receive queue of `depth` receives, or more.
+    ///
+    /// # Errors
+    /// If the device has no room for it.
+    fn create_srq(&mut self, pd: PdHandle, depth: u32) -> Result<SrqHandle, DeviceError>;
+
+    /// Destroys a shared receive queue; its receives have no completions.
+    ///
+    /// # Errors
+    /// If there is none, or queue pairs use it.
+    fn destroy_srq(&mut self, srq: SrqHandle) -> Result<(), DeviceError>;
+
+    /// Asks for one [`Event::SrqLimitReached`] when fewer than `limit` receives are left.
+    ///
+    /// # Errors
+    /// If there is none, or it never has so many receives.
+    fn arm_srq(&mut self, srq: SrqHandle, limit: u32) -> Result<(), DeviceError>;
+
+    /// Puts memory into a shared receive queue, for the next message to any of its queue pairs.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing changed then.
+    fn post_srq_recv(&mut self, srq: SrqHandle, wr_id: u64, sges: &[Sge]) -> Result<(), PostError>;
 
     /// Makes a completion queue of `depth` entries, or more.
     ///
@@ -86,6 +135,25 @@ pub trait Provider {
     /// # Errors
     /// A NIC's queue has failed, or there is none: nothing more completes there.
     fn poll_cq(&mut self, cq: CqHandle) -> Result<Option<WorkCompletion>, DeviceError>;
+
+    /// Asks for one notification, which [`next_notification`](Self::next_notification) returns.
+    /// Poll once more behind it: a completion that was there already may notify of nothing.
+    ///
+    /// # Errors
+    /// If there is no such queue.
+    fn arm_cq(&mut self, cq: CqHandle, notify: Notify) -> Result<(), DeviceError>;
+
+    /// Takes a completion queue that was armed, and has a completion now. Over a NIC a system call.
+    ///
+    /// # Errors
+    /// The NIC is gone.
+    fn next_notification(&mut self) -> Result<Option<CqHandle>, DeviceError>;
+
+    /// Takes the oldest asynchronous event. Over a NIC a system call.
+    ///
+    /// # Errors
+    /// The NIC is gone.
+    fn next_event(&mut self) -> Result<Option<Event>, DeviceError>;
 }
 
 impl Provider for Device {
@@ -99,6 +167,39 @@ impl Provider for Device {
 
     fn deregister(&mut self, mr: MrHandle) -> Result<(), DeviceError> {
         Self::deregister(self, mr).map(drop)
+    }
+
+    fn create_mw(&mut self, pd: PdHandle) -> Result<Mw, DeviceError> {
+        Self::create_mw(self, pd)
+    }
+
+    fn destroy_mw(&mut self, mw: MwHandle) -> Result<(), DeviceError> {
+        Self::destroy_mw(self, mw)
+    }
+
+    fn create_ah(&mut self, pd: PdHandle, path: &Path) -> Result<AhHandle, DeviceError> {
+        Self::create_ah(self, pd, path)
+    }
+
+    fn destroy_ah(&mut self, ah: AhHandle) -> Result<(), DeviceError> {
+        Self::destroy_ah(self, ah)
+    }
+
+    fn create_srq(&mut self, pd: PdHandle, depth: u32) -> Result<SrqHandle, DeviceError> {
+        Self::create_srq(self, pd, depth)
+    }
+
+    fn destroy_srq(&mut self, srq: SrqHandle) -> Result<(), DeviceError> {
+        Self::destroy_srq(self, srq)
+    }
+
+    fn arm_srq(&mut self, srq: SrqHandle, limit: u32) -> Result<(), DeviceError> {
+        Self::arm_srq(self, srq, limit)
+    }
+
+    #[inline]
+    fn post_srq_recv(&mut self, srq: SrqHandle, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
+        Self::post_srq_recv(self, srq, wr_id, sges)
     }
 
     fn create_cq(&mut self, depth: u32) -> Result<CqHandle, DeviceError> {
@@ -134,5 +235,18 @@ impl Provider for Device {
     #[inline]
     fn poll_cq(&mut self, cq: CqHandle) -> Result<Option<WorkCompletion>, DeviceError> {
         Ok(Self::poll_cq(self, cq))
+    }
+
+    #[inline]
+    fn arm_cq(&mut self, cq: CqHandle, notify: Notify) -> Result<(), DeviceError> {
+        Self::arm_cq(self, cq, notify)
+    }
+
+    fn next_notification(&mut self) -> Result<Option<CqHandle>, DeviceError> {
+        Ok(Self::next_notification(self))
+    }
+
+    fn next_event(&mut self) -> Result<Option<Event>, DeviceError> {
+        Ok(Self::next_event(self))
     }
 }

@@ -24,6 +24,14 @@ pub enum Event {
     SrqLimitReached(SrqHandle),
     /// A queue pair is in the state ERR, and takes no more receives of its shared queue.
     LastWqeReached(QpHandle),
+    /// A shared receive queue of a NIC has failed.
+    SrqError(SrqHandle),
+    /// The port of a NIC has a link.
+    PortActive,
+    /// The port of a NIC has lost its link.
+    PortError,
+    /// A NIC is gone, or has to be reset.
+    DeviceFatal,
 }
 
 /// Events, and completion queues that notify, until somebody takes them.

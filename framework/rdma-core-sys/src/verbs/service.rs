@@ -256,6 +256,9 @@ pub struct SendWork<'a> {
     pub kind: SendKind<'a>,
     /// What it sends, or where its answer goes.
     pub sges: &'a [Sge],
+    /// The bytes themselves, copied by the call, instead of `sges`: of a SEND, a WRITE or a
+    /// datagram, as many as [`QueuePair::caps`] has of them.
+    pub inline: Option<&'a [u8]>,
     /// Immediate data, of a SEND, a WRITE or a datagram.
     pub imm: Option<[u8; 4]>,
     /// It has a completion also if it succeeds.
@@ -283,6 +286,8 @@ pub struct Completion {
     pub qp: u32,
     /// The sender of a datagram.
     pub source: u32,
+    /// The receive begins with the 40 bytes of a global route header: it is of a datagram.
+    pub has_grh: bool,
     /// Immediate data.
     pub imm: Option<[u8; 4]>,
     /// The key that the peer has invalidated.
@@ -308,6 +313,11 @@ impl RawSges {
             *raw = ibv_sge { addr: sge.address, length: sge.len, lkey: sge.lkey };
         }
         Ok(Self { sges, count: list.len() })
+    }
+
+    const fn one(sge: ibv_sge) -> Self {
+        let rest = ibv_sge { addr: 0, length: 0, lkey: 0 };
+        Self { sges: [sge, rest, rest, rest], count: 1 }
     }
 
     fn receive(&mut self, wr_id: u64) -> ibv_recv_wr {
@@ -353,7 +363,8 @@ impl QueuePair {
     /// Posts a send.
     ///
     /// # Errors
-    /// The ring is full (`ENOMEM`), the state takes no sends, or the service has no such send.
+    /// The ring is full (`ENOMEM`), the state takes no sends, the service has no such send, or the
+    /// ring has no room for so many bytes of `inline`.
     ///
     /// # Safety
     /// Invariant 3. The memory of the pieces is registered and stays valid, and nobody writes what
@@ -363,6 +374,11 @@ impl QueuePair {
         // SAFETY: 2.
         let mut raw: ibv_send_wr = unsafe { zeroed() };
         raw.wr_id = send.wr_id;
+        if let Some(bytes) = send.inline {
+            // The call reads the bytes, and knows no region of them.
+            let length = bytes.len().try_into().map_err(|_| VerbsError::new("ibv_post_send", libc::EINVAL))?;
+            sges = RawSges::one(ibv_sge { addr: bytes.as_ptr() as u64, length, lkey: 0 });
+        }
         (raw.sg_list, raw.num_sge) = (sges.sges.as_mut_ptr(), sges.count as i32);
         send.fill(&mut raw);
         let mut bad = null_mut();
@@ -437,6 +453,7 @@ impl Completion {
             byte_len: raw.byte_len,
             qp: raw.qp_num,
             source: raw.src_qp,
+            has_grh: has(IBV_WC_GRH),
             imm: has(IBV_WC_WITH_IMM).then_some(imm.to_ne_bytes()),
             invalidated: has(IBV_WC_WITH_INV).then_some(key),
         }
@@ -449,7 +466,8 @@ impl SendWork<'_> {
         let flag = |is_there, flag| if is_there { flag } else { 0 };
         raw.send_flags = flag(self.signaled, IBV_SEND_SIGNALED)
             | flag(self.solicited, IBV_SEND_SOLICITED)
-            | flag(self.fence, IBV_SEND_FENCE);
+            | flag(self.fence, IBV_SEND_FENCE)
+            | flag(self.inline.is_some(), IBV_SEND_INLINE);
         if let Some(imm) = self.imm {
             raw.__bindgen_anon_1.imm_data = u32::from_ne_bytes(imm);
         }

@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use rdma_core_sys::verbs::{
     Access as LocalAccess, CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, ReceiveWork, SendKind, SendWork,
-    VerbsError,
+    SharedReceiveQueue, VerbsError,
 };
 
 use super::{refused, words};
-use crate::roce::{Access, DeviceError, PostError, Region, SGES_MAX, SendRequest, Sge, WorkCompletion};
+use crate::roce::{Access, Data, DeviceError, PostError, Region, SGES_MAX, SendRequest, Sge, WorkCompletion};
 
 /// Registers a region, for as long as the registration lives.
 pub(super) fn register(pd: &ProtectionDomain, region: Region, access: Access) -> Result<MemoryRegion, DeviceError> {
@@ -36,15 +36,19 @@ pub(super) fn register(pd: &ProtectionDomain, region: Region, access: Access) ->
 pub(super) fn post_send(
     qp: &QueuePair,
     request: &SendRequest<'_>,
-    sges: &[Sge],
     kind: SendKind<'_>,
     imm: Option<[u8; 4]>,
 ) -> Result<(), PostError> {
+    let (sges, inline) = match request.data {
+        Data::Sges(sges) => (sges, None),
+        Data::Inline(bytes) => (&[][..], Some(bytes)),
+    };
     let pieces = pieces(sges)?;
     let send = SendWork {
         wr_id: request.wr_id,
         kind,
         sges: &pieces[..sges.len()],
+        inline,
         imm,
         signaled: request.signaled,
         solicited: request.solicited,
@@ -59,6 +63,19 @@ pub(super) fn post_receive(qp: &QueuePair, wr_id: u64, sges: &[Sge]) -> Result<(
     let receive = ReceiveWork { wr_id, sges: &pieces[..sges.len()] };
     // SAFETY: 1, 2.
     unsafe { qp.post_receive(&receive) }.map_err(|error| not_posted(&error))
+}
+
+pub(super) fn post_shared_receive(srq: &SharedReceiveQueue, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
+    let pieces = pieces(sges)?;
+    let receive = ReceiveWork { wr_id, sges: &pieces[..sges.len()] };
+    // SAFETY: 1, 2.
+    unsafe { srq.post_receive(&receive) }.map_err(|error| not_posted(&error))
+}
+
+/// Asks for an event at the next completion.
+pub(super) fn arm(cq: &CompletionQueue, solicited_only: bool) -> Result<(), DeviceError> {
+    // SAFETY: 2.
+    unsafe { cq.arm(solicited_only) }.map_err(|error| refused(&error))
 }
 
 /// The next completion, if there is one.

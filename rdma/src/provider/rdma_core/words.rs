@@ -59,7 +59,7 @@ pub(super) fn remote_access(access: Access) -> RemoteAccess {
 
 /// The attributes for `ibv_modify_qp`. The kernel finds the peer's Ethernet address itself.
 pub(super) fn change(attributes: &QpAttributes, gids: &Gids) -> Result<QpChange, ModifyError> {
-    let address = attributes.path.map(|path| address(&path, gids)).transpose()?;
+    let address = attributes.path.map(|path| address(&path, gids).ok_or(ModifyError::Value("AV"))).transpose()?;
     Ok(QpChange {
         state: attributes.state.map(state),
         pkey_index: attributes.pkey_index,
@@ -80,15 +80,16 @@ pub(super) fn change(attributes: &QpAttributes, gids: &Gids) -> Result<QpChange,
     })
 }
 
-fn address(path: &Path, gids: &Gids) -> Result<Address, ModifyError> {
+/// The way to a peer; `None` where our address on it is no GID of the port.
+pub(super) fn address(path: &Path, gids: &Gids) -> Option<Address> {
     let (source, gid, version) = match path.addresses {
         Addresses::Ipv4 { source, destination } => (source.to_ipv6_mapped(), destination.to_ipv6_mapped(), "RoCE v2"),
         Addresses::Ipv6 { source, destination } => (source, destination, "RoCE v2"),
         Addresses::Grh { source, destination } => (source, destination, "IB/RoCE v1"),
     };
-    let gid_index = gids.place(source, version).ok_or(ModifyError::Value("AV"))?;
+    let gid_index = gids.place(source, version)?;
     let (traffic_class, hop_limit) = (path.traffic_class, path.hop_limit);
-    Ok(Address { gid: gid.octets(), gid_index, port: PORT, traffic_class, hop_limit })
+    Some(Address { gid: gid.octets(), gid_index, port: PORT, traffic_class, hop_limit })
 }
 
 const fn state(state: QpState) -> RawState {
@@ -129,7 +130,8 @@ pub(super) const fn completion(done: &Completion) -> WorkCompletion {
         qpn: Qpn::new(done.qp),
         imm: done.imm,
         invalidated: done.invalidated,
-        source: None,
+        // Receives of datagrams alone begin with a header.
+        source: if done.has_grh { Some(Qpn::new(done.source)) } else { None },
     }
 }
 
