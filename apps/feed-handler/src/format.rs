@@ -5,7 +5,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use market::b3_umdf::B3Umdf as B3UmdfCodec;
 use market::framing::Framing;
+use market::framing::b3_umdf::B3Packet;
 use market::framing::cboe_unit::CboeUnit;
 use market::framing::iex_tp::{IexHeader, IexTp};
 use market::framing::mdp3::Mdp3Packet;
@@ -19,9 +21,9 @@ use market::mdp3::Mdp3;
 use market::memx::MemoirDepth;
 use market::pillar::Pillar;
 use market::pitch::Pitch;
-use market::{Books, Capacity, Decoder, DepthBooks, LevelBooks, OrderBooks, Quotes};
+use market::{Books, Capacity, Decoder, DepthBooks, LevelBooks, NumberedBooks, OrderBooks, Quotes};
 
-use crate::feed::{Loops, Mdp3Loops, NoLoops};
+use crate::feed::{FeedLoops, Loops, NoLoops};
 use crate::values::CapacityPlan;
 
 /// Evaluates an expression in which `$P` is the [`Protocol`] of a [`Format`].
@@ -29,7 +31,8 @@ macro_rules! with_protocol {
     ($format:expr, $P:ident => $body:expr) => {
         with_protocol!(@ $format, $P => $body;
             MoldItch50 | Itch50File = MoldItch50, IexTops = IexTops, IexDeep = IexDeep, CboePitch = CboePitch,
-            CmeMdp3 = CmeMdp3, NysePillar = NysePillar, MemxDepth = MemxDepth)
+            CmeMdp3 = CmeMdp3, NysePillar = NysePillar, MemxDepth = MemxDepth,
+            B3Umdf = B3Umdf)
     };
     (@ $format:expr, $P:ident => $body:expr; $($($name:ident)|+ = $protocol:ident),+) => {
         match $format {
@@ -61,13 +64,15 @@ pub enum Format {
     NysePillar,
     /// MEMX's MEMOIR Depth in MEMX-UDP packets.
     MemxDepth,
+    /// B3's binary UMDF, market by order: incremental feeds, snapshots and definitions.
+    B3Umdf,
     /// A plain file of ITCH 5.0 messages, two bytes of length before each.
     Itch50File,
 }
 
 impl Format {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::MoldItch50,
         Self::IexTops,
         Self::IexDeep,
@@ -75,6 +80,7 @@ impl Format {
         Self::CmeMdp3,
         Self::NysePillar,
         Self::MemxDepth,
+        Self::B3Umdf,
         Self::Itch50File,
     ];
 
@@ -88,6 +94,7 @@ impl Format {
             Self::CmeMdp3 => "cme-mdp3",
             Self::NysePillar => "nyse-pillar",
             Self::MemxDepth => "memx-depth",
+            Self::B3Umdf => "b3-umdf",
             Self::Itch50File => "itch50-file",
         }
     }
@@ -103,12 +110,12 @@ impl Format {
     }
 
     /// The largest channel number that the format's packet header can hold (IEX's channel ID, the
-    /// unit of Cboe); `None` where the header has no such field.
+    /// unit of Cboe, B3's channel); `None` where the header has no such field.
     pub(crate) const fn channel_number_max(self) -> Option<u32> {
         match self {
             Self::MoldItch50 | Self::Itch50File | Self::CmeMdp3 | Self::NysePillar | Self::MemxDepth => None,
             Self::IexTops | Self::IexDeep => Some(u32::MAX),
-            Self::CboePitch => Some(u8::MAX as u32),
+            Self::CboePitch | Self::B3Umdf => Some(u8::MAX as u32),
         }
     }
 
@@ -119,6 +126,7 @@ impl Format {
             Self::CboePitch => format!("0x{kind:02x}"),
             Self::CmeMdp3 => with_name(kind, market::mdp3::name(kind)),
             Self::MemxDepth => with_name(kind, market::memx::name(kind)),
+            Self::B3Umdf => with_name(kind, market::b3_umdf::name(kind)),
             Self::NysePillar => kind.to_string(),
             _ => kind.escape_ascii().to_string(),
         }
@@ -218,6 +226,16 @@ impl AllocatedBooks for DepthBooks {
     }
 }
 
+impl AllocatedBooks for NumberedBooks {
+    fn allocate(capacity: Capacity) -> Self {
+        Self::new(capacity)
+    }
+
+    fn memory(capacity: Capacity) -> u128 {
+        Self::memory(capacity)
+    }
+}
+
 impl AllocatedBooks for Quotes {
     fn allocate(capacity: Capacity) -> Self {
         Self::new(capacity.books)
@@ -256,6 +274,10 @@ pub enum NysePillar {}
 /// See [`Format::MemxDepth`].
 #[derive(Debug)]
 pub enum MemxDepth {}
+
+/// See [`Format::B3Umdf`].
+#[derive(Debug)]
+pub enum B3Umdf {}
 
 impl Protocol for MoldItch50 {
     type Framing = MoldUdp64;
@@ -325,7 +347,7 @@ impl Protocol for CmeMdp3 {
     type Framing = Mdp3Packet;
     type Codec = Mdp3;
     type Books = DepthBooks;
-    type Loops = Mdp3Loops;
+    type Loops = FeedLoops<Mdp3>;
     const FORMAT: Format = Format::CmeMdp3;
     /// Packets carry numbers alone: the feeds of a channel (incremental, snapshots, definitions)
     /// are separate sequences on separate groups.
@@ -365,5 +387,20 @@ impl Protocol for MemxDepth {
     /// One channel, whose directory may have all instruments: 31 MB.
     fn capacity() -> Capacity {
         Capacity { books: 16_384, orders: 1 << 19, levels: 1 << 17 }
+    }
+}
+
+impl Protocol for B3Umdf {
+    type Framing = B3Packet;
+    type Codec = B3UmdfCodec;
+    type Books = NumberedBooks;
+    type Loops = FeedLoops<B3UmdfCodec>;
+    const FORMAT: Format = Format::B3Umdf;
+    /// Channels may have the same sequence version, and so may the feeds of one.
+    const HAS_SESSIONS: bool = false;
+
+    /// One channel of some ten, with options: 40 MB.
+    fn capacity() -> Capacity {
+        Capacity { books: 32_768, orders: 1 << 18, levels: 1 << 17 }
     }
 }

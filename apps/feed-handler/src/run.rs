@@ -21,7 +21,8 @@ use crate::event::Event;
 use crate::expose::Exposure;
 use crate::feed::{ArrivalClock, Feed, FeedConfig, FeedTally, MixedFeed, Sampler, WorkerFeed};
 use crate::format::{
-    AllocatedBooks, CboePitch, CmeMdp3, IexDeep, IexTops, MemxDepth, MoldItch50, NysePillar, Protocol, with_protocol,
+    AllocatedBooks, B3Umdf, CboePitch, CmeMdp3, IexDeep, IexTops, MemxDepth, MoldItch50, NysePillar, Protocol,
+    with_protocol,
 };
 use crate::plan::{FeedPlan, RunPlan};
 use crate::recovery::{self, RecoveryPlan, RecoveryThread};
@@ -327,6 +328,7 @@ pub(crate) trait Nodes<S>:
     + Node<Feed<CmeMdp3, S>>
     + Node<Feed<NysePillar, S>>
     + Node<Feed<MemxDepth, S>>
+    + Node<Feed<B3Umdf, S>>
     + Node<MixedFeed>
 {
 }
@@ -339,6 +341,7 @@ impl<S, N> Nodes<S> for N where
         + Node<Feed<CmeMdp3, S>>
         + Node<Feed<NysePillar, S>>
         + Node<Feed<MemxDepth, S>>
+        + Node<Feed<B3Umdf, S>>
         + Node<MixedFeed>
 {
 }

@@ -52,7 +52,7 @@ struct CaptureContents {
 }
 
 /// The formats that captures hold, in the order of [`CaptureContents::decodes`].
-const CAPTURED: [Format; 7] = [
+const CAPTURED: [Format; 8] = [
     Format::MoldItch50,
     Format::IexTops,
     Format::IexDeep,
@@ -60,6 +60,7 @@ const CAPTURED: [Format; 7] = [
     Format::CmeMdp3,
     Format::NysePillar,
     Format::MemxDepth,
+    Format::B3Umdf,
 ];
 
 /// Refuses a plan whose file is plainly of another format, before anything starts. In doubt it

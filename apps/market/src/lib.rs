@@ -3,7 +3,8 @@
 //! ```text
 //!  datagram ─ framing ─ arbitration / sequence ─ codec (itch50 iex mdp3 …) ─ event ─ book
 //!                            ├ rerequest: asks for what is missing
-//!                            └ image: all books anew, and the messages behind them
+//!                            ├ image: all books anew, and the messages behind them
+//!                            └ loops: books anew one by one, and the messages behind each
 //! ```
 //!
 //! Nothing here reads a clock, opens a file or knows the framework: time is an argument in
@@ -55,11 +56,13 @@ mod channel;
 pub mod framing;
 pub mod image;
 mod live_queue;
+pub mod loops;
 mod rerequest;
 pub mod rerequest_server;
 pub mod sbe;
 mod sequence;
 
+pub mod b3_umdf;
 mod codec;
 pub mod event;
 pub mod iex;
@@ -81,8 +84,8 @@ pub use arbitration::{
 pub use book::levels;
 pub use book::{
     BookCounts, BookIdx, BookSnapshot, Books, Capacity, Change, DEPTH_MAX, DepthBooks, DepthCounts, DepthLevel,
-    DepthTop, HealingBooks, LastEvent, LevelBooks, OrderBooks, Quotes, SNAPSHOT_LEVELS, SnapshotError, TopOfBook,
-    Trust, prefetch,
+    DepthTop, HealingBooks, LastEvent, LevelBooks, NumberedBooks, NumberedCounts, OrderBooks, Quotes, SNAPSHOT_LEVELS,
+    SnapshotError, TopOfBook, Trust, prefetch,
 };
 pub use channel::{AbChannel, AbConfig, AbCounts, BookBuilder, ChannelHandler};
 pub use codec::{Codec, Decoder, MessageCounts, MessageError};

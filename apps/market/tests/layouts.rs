@@ -28,6 +28,12 @@ const LAYOUTS: &[(&str, &str, &str, Walk)] = &[
         "The messages of MEMX's MEMOIR Depth feed for equities.",
         market::memx::layout::walk,
     ),
+    (
+        "b3-umdf",
+        "src/b3_umdf/layout.rs",
+        "The messages of B3's binary UMDF that are decoded here.",
+        market::b3_umdf::layout::walk,
+    ),
 ];
 
 fn schema(name: &str) -> Schema {

@@ -62,6 +62,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "mold_request", run: market::formats::mold_request, seeds: seeds::mold_request },
     Target { name: "mdp3", run: market::recovery::mdp3, seeds: market::recovery::mdp3_seeds },
     Target { name: "mdp3_packet", run: market::recovery::mdp3_packet, seeds: market::recovery::mdp3_packet_seeds },
+    Target { name: "b3_umdf", run: market::recovery::b3_umdf, seeds: market::recovery::b3_umdf_seeds },
+    Target { name: "b3_packet", run: market::recovery::b3_packet, seeds: market::recovery::b3_packet_seeds },
     Target { name: "recovery_servers", run: market::recovery::servers, seeds: market::recovery::server_seeds },
     Target { name: "image", run: market::recovery::image, seeds: seeds::plans },
     Target { name: "soupbin", run: orders::soupbin, seeds: orders::soupbin_seeds },

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
 
-use market::mdp3::RecoveryConfig;
+use market::loops::RecoveryConfig;
 use market::truth::Group;
 use serde::Deserialize;
 use toml::Spanned;
@@ -48,7 +48,7 @@ impl LoopLineSection {
 
 /// The loops, checked against the format of their channel.
 pub(super) fn plan(section: &Spanned<LoopsSection>, format: Format) -> Result<LoopPlan, ConfigProblem> {
-    if format != Format::CmeMdp3 {
+    if !matches!(format, Format::CmeMdp3 | Format::B3Umdf) {
         let what = format!("{format} has no loops of snapshots: leave this out");
         return Err(ConfigProblem::new(section.span(), what));
     }

@@ -553,6 +553,7 @@ mod tests {
         let plan = sets[0].recovery.loops.as_ref().unwrap();
         assert_eq!((plan.snapshots.len(), plan.definitions.len()), (2, 1));
         assert_eq!((plan.limits.queue_len_max, plan.limits.messages_max), (1 << 20, 1 << 14));
+        assert!(Config::parse(&loops("b3-umdf", &good)).unwrap().sets()[0].recovery.loops.is_some());
         refused(&loops("mold-itch50", &good), 7, 1, "has no loops");
         refused(&loops("cme-mdp3", "snapshots = []\n"), 8, 13, "give it 1 to");
         refused(&loops("cme-mdp3", "definitions = []\n"), 7, 1, "snapshots");

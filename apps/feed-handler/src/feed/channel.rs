@@ -168,6 +168,7 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
         if let Some(ChannelLoops { machine, .. }) = self.recovery.as_mut().and_then(|recovery| recovery.loops.as_mut())
             && !machine.is_idle(&self.builder.books)
         {
+            machine.session(packet.header.session);
             packet.numbered(skip).for_each(|(seq, message)| machine.live(seq, message, &self.builder.books));
         }
     }
@@ -271,7 +272,9 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
         let Some(loops) = self.recovery.as_mut().and_then(|recovery| recovery.loops.as_mut()) else { return };
         let BookBuilder { books, sink, .. } = &mut self.builder;
         sink.packet(now_ns);
-        packet.messages().for_each(|message| loops.machine.take(message, books, sink));
+        for message in packet.messages() {
+            loops.machine.take(packet.header.seq, message, books, sink);
+        }
         let tally = loops.machine.tally();
         counters.count_loops(&core::mem::replace(&mut loops.counted, tally), &tally);
     }

@@ -33,7 +33,7 @@ pub use app::{
     ArrivalClock, CHANNELS_MAX, Feed, FeedConfig, FeedDrop, GROUPS_MAX, LINES_MAX, LineConfig, NUMBERS_MAX, SetConfig,
 };
 pub use latency::{Latency, Received, Sampler};
-pub use loops::{LoopTally, Loops, Mdp3Loops, NoLoops};
+pub use loops::{FeedLoops, LoopTally, Loops, NoLoops};
 pub use mixed::{MixedFeed, WorkerFeed};
 pub use recovery::RecoveryTally;
 pub use tally::{BooksTally, ChannelTally, FeedTally, LineTally, Top, Tops};

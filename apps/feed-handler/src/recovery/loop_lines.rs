@@ -1,4 +1,4 @@
-//! One loop of MDP 3.0, with its lines: kernel sockets that are members of their groups while the
+//! One loop of a channel, with its lines: kernel sockets that are members of their groups while the
 //! loop is wanted.
 
 use std::io;
@@ -7,8 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use arrayvec::ArrayVec;
 use market::Line;
 use market::framing::Framing;
-use market::framing::mdp3::Mdp3Packet;
-use market::mdp3::LoopLines;
+use market::loops::LoopLines;
 use wirepath::counters::{Counter, Scope, Unit};
 
 use super::link::PACKET_LEN_MAX;
@@ -31,7 +30,7 @@ pub(super) struct LoopCounters {
     unconfirmed: Counter,
     /// Packets of senders that are none of the line's.
     other_sender: Counter,
-    /// Packets that are none of MDP 3.0, or too long for one.
+    /// Packets that are none of the channel's format, or too long for one.
     malformed: Counter,
 }
 
@@ -91,7 +90,11 @@ impl JoinedLoop {
 
     /// The next packet that its lines agree on. `None` where none came, or too many that are of no
     /// use.
-    pub(super) fn next(&mut self, now_ns: u64, counters: &LoopCounters) -> Option<ArrayVec<u8, PACKET_LEN_MAX>> {
+    pub(super) fn next<F: Framing>(
+        &mut self,
+        now_ns: u64,
+        counters: &LoopCounters,
+    ) -> Option<ArrayVec<u8, PACKET_LEN_MAX>> {
         // One byte more than a packet shows that one is too long.
         let mut bytes = [0; PACKET_LEN_MAX + 1];
         for _ in 0..LOOKS_MAX {
@@ -100,12 +103,12 @@ impl JoinedLoop {
                 counters.other_sender.inc();
                 continue;
             }
-            let (Ok(packet), Ok(copy)) = (Mdp3Packet::parse(&bytes[..len]), ArrayVec::try_from(&bytes[..len])) else {
+            let (Ok(packet), Ok(copy)) = (F::parse(&bytes[..len]), ArrayVec::try_from(&bytes[..len])) else {
                 counters.malformed.inc();
                 continue;
             };
             let before = *self.merged.counts();
-            let passes = self.merged.offer(Line(idx), &packet.raw, &bytes[..len], now_ns);
+            let passes = self.merged.offer(Line(idx), &packet.header, &bytes[..len], now_ns);
             counters.duplicates.add(self.merged.counts().duplicates - before.duplicates);
             counters.unconfirmed.add(self.merged.counts().unconfirmed - before.unconfirmed);
             if passes {

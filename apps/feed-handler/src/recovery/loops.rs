@@ -5,12 +5,13 @@ use std::io;
 
 use arrayvec::ArrayVec;
 use market::framing::Framing;
-use market::framing::mdp3::Mdp3Packet;
-use market::mdp3::DefinitionLoop;
+use market::loops::DefinitionLoop;
 
 use super::link::PACKET_LEN_MAX;
 use super::loop_lines::{JoinedLoop, LoopCounters};
 use super::plan::LoopPlan;
+use crate::feed::Loops;
+use crate::format::Protocol;
 
 /// Both loops of a set.
 pub(super) struct LoopService {
@@ -59,10 +60,14 @@ impl LoopService {
     }
 
     /// The next packet of either loop. The loop of definitions is left with the last of them.
-    pub(super) fn next(&mut self, now_ns: u64, counters: &LoopCounters) -> Option<ArrayVec<u8, PACKET_LEN_MAX>> {
-        if let Some(packet) = self.definitions.next(now_ns, counters) {
-            if let Ok(parsed) = Mdp3Packet::parse(&packet) {
-                parsed.messages().for_each(|message| _ = self.defined.take(message));
+    pub(super) fn next<P: Protocol>(
+        &mut self,
+        now_ns: u64,
+        counters: &LoopCounters,
+    ) -> Option<ArrayVec<u8, PACKET_LEN_MAX>> {
+        if let Some(packet) = self.definitions.next::<P::Framing>(now_ns, counters) {
+            if let Ok(parsed) = P::Framing::parse(&packet) {
+                parsed.messages().filter_map(P::Loops::definition).for_each(|definition| self.defined.take(definition));
             }
             if self.defined.is_whole() {
                 self.definitions.leave();
@@ -70,6 +75,6 @@ impl LoopService {
             }
             return Some(packet);
         }
-        self.snapshots.next(now_ns, counters)
+        self.snapshots.next::<P::Framing>(now_ns, counters)
     }
 }

@@ -12,12 +12,12 @@
 //! over whole; the worker exchanges them for the stale ones, and applies the messages that it has
 //! queued meanwhile, a bounded number in each turn.
 //!
-//! The loops of MDP 3.0 are groups that bring each book's snapshot, and each instrument's
+//! The loops of MDP 3.0 and of B3 are groups that bring each book's snapshot, and each instrument's
 //! definition, again and again. The thread joins them with kernel sockets while the worker wants
 //! them, and passes those packets on of which two lines have brought the same bytes
-//! ([`market::mdp3::LoopLines`]). The
+//! ([`market::loops::LoopLines`]). The
 //! worker applies each snapshot, and what it has queued behind it, to one book
-//! ([`market::mdp3::Recovery`]): one packet in each turn.
+//! ([`market::loops::Recovery`]): one packet in each turn.
 //!
 //! What is bounded, and what happens at the limit: the rings (`link`); the packets that wait
 //! behind a hole ([`market::Window`]: the hole becomes a gap); the messages that wait for an image

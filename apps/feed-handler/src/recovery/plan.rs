@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use market::RetryPolicy;
 use market::image::ImagePolicy;
-use market::mdp3::RecoveryConfig;
+use market::loops::RecoveryConfig;
 use market::memx::replay::LoginToken;
 use market::pitch::servers::Login;
 use order_entry::soupbin::Credentials;

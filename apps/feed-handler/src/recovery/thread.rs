@@ -225,7 +225,7 @@ impl<P: Protocol> Service<P> {
                 if link.answers.is_full() {
                     break;
                 }
-                let Some(bytes) = loops.next(now_ns, loop_counters) else { break };
+                let Some(bytes) = loops.next::<P>(now_ns, loop_counters) else { break };
                 has_worked = true;
                 let _ = link.answers.push(Answer::LoopPacket { set, bytes });
             }

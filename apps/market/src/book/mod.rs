@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   Add Execute Cancel Delete Replace Modify ──> OrderBooks   orders ─> price levels ─> top      ITCH, PITCH
+//!   the same, and Numbered ──> NumberedBooks   one by one: top at an event's end             UMDF
 //!   PriceLevel ────────────────────────────────> LevelBooks   price levels ─> top when complete  DEEP
 //!   Depth ─────────────────────────────────────> DepthBooks   positions ─> top at an event's end MDP 3.0
 //!   Quote ─────────────────────────────────────> Quotes       top                                TOPS
@@ -25,6 +26,8 @@ mod depth_books;
 mod lazy_table;
 mod level_books;
 pub mod levels;
+mod numbered_books;
+mod numbering;
 mod order_books;
 mod orders;
 mod prefetch;
@@ -32,8 +35,10 @@ mod quotes;
 mod snapshot;
 mod symbols;
 
-pub use depth_books::{DEPTH_MAX, DepthBooks, DepthCounts, DepthLevel, DepthTop, Trust};
+pub use depth_books::{DEPTH_MAX, DepthBooks, DepthCounts, DepthLevel, DepthTop};
 pub use level_books::LevelBooks;
+pub use numbered_books::{NumberedBooks, NumberedCounts};
+pub use numbering::Trust;
 pub use order_books::{Capacity, OrderBooks};
 pub use prefetch::prefetch;
 pub use quotes::Quotes;
@@ -184,6 +189,18 @@ pub trait HealingBooks: Books {
 
     /// Publishes the best prices of one book, as at the end of an event that was about it alone.
     fn publish_book(&mut self, book: BookIdx);
+
+    /// The snapshot that follows has so many orders, or 0 where the venue does not say.
+    fn announce(&mut self, orders: u32) {
+        let _ = orders;
+    }
+
+    /// Whether the events of the present snapshot are for others too. Books by position judge each
+    /// event by its number, wherever they are; orders have none, so that those of a snapshot which
+    /// the books need not would spoil books that are built elsewhere.
+    fn tells_snapshot(&self) -> bool {
+        true
+    }
 }
 
 /// Puts levels where they are wanted, as many as have room.

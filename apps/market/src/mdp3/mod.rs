@@ -11,11 +11,8 @@ pub mod emit;
 #[rustfmt::skip]
 pub mod layout;
 mod loops;
-mod recovery;
 
 pub use decode::{Mdp3, name};
-pub use loops::{DefinitionLoop, LoopCounts, LoopLines};
-pub use recovery::{Recovery, RecoveryConfig, RecoveryCounts};
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,10 @@
-//! CME's messages by both readings of their schema, and what servers of recovery send: codecs, and
-//! images of books beside a model of ten lines.
+//! CME's and B3's messages by both readings of their schemas, and what servers of recovery send:
+//! codecs, and images of books beside a model of ten lines.
 
 use std::sync::LazyLock;
 
+use market::b3_umdf::B3Umdf;
+use market::framing::b3_umdf::B3Packet;
 use market::framing::iex_tp::GapRequest;
 use market::framing::itch_file::FileMessages;
 use market::framing::mdp3::Mdp3Packet;
@@ -10,19 +12,24 @@ use market::framing::{Framing, PacketWriter};
 use market::image::{ImagePolicy, ImageRecovery, ImageRequest, ImageVerdict, LiveMessage};
 use market::itch50::glimpse::{emit_end, parse_end};
 use market::mdp3::Mdp3;
-use market::mdp3::layout::walk;
 use market::pitch::servers::{ClientMessage, ServerMessage};
 use market::sbe::schema::Schema;
 use market::sbe::{SbeError, Value, Visitor};
-use market::{BookIdx, Books, Decoder, DepthBooks, Gap, HealingBooks, MessageCounts};
+use market::{BookIdx, Capacity, Decoder, DepthBooks, Gap, HealingBooks, MessageCounts, NumberedBooks};
 
 use crate::fuzz::Input;
 
-static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+static MDP3: LazyLock<Schema> = LazyLock::new(|| {
     Schema::parse(include_str!("../../../../apps/market/schemas/cme-mdp3.xml")).expect("our own schema")
 });
+static B3_UMDF: LazyLock<Schema> = LazyLock::new(|| {
+    Schema::parse(include_str!("../../../../apps/market/schemas/b3-umdf.xml")).expect("our own schema")
+});
 
-/// Books by position of at most so many instruments.
+/// The generated reading of a message.
+type Walk = fn(&[u8], &mut dyn Visitor) -> Result<(), SbeError>;
+
+/// Books of at most so many instruments.
 const BOOKS_MAX: usize = 16;
 
 /// A message as it is shown.
@@ -56,16 +63,16 @@ fn told(show: impl FnOnce(&mut dyn Visitor) -> Result<(), SbeError>) -> Result<S
     show(&mut story).map(|()| story)
 }
 
-/// Messages of MDP 3.0: the schema and the generated code read the same, and books take any.
-pub(in crate::fuzz) fn mdp3(data: &[u8]) {
-    let (mut books, mut counts) = (DepthBooks::new(BOOKS_MAX), MessageCounts::new());
+/// Messages of a feed: the schema and the generated code read the same, and books take any.
+fn messages<C: Decoder + Default>(data: &[u8], schema: &Schema, walk: Walk, books: &mut impl HealingBooks) {
+    let (mut codec, mut counts) = (C::default(), MessageCounts::new());
     let mut messages = 0;
     for message in FileMessages::new(data) {
         messages += 1;
-        assert_eq!(told(|visitor| SCHEMA.walk(message, visitor)), told(|visitor| walk(message, visitor)));
+        assert_eq!(told(|visitor| schema.walk(message, visitor)), told(|visitor| walk(message, visitor)));
         let mut events = 0;
         let before = counts.decoded();
-        let outcome = Mdp3.decode_each(message, &mut counts, &mut |event| {
+        let outcome = codec.decode_each(message, &mut counts, &mut |event| {
             events += 1;
             books.apply(event);
         });
@@ -83,16 +90,40 @@ pub(in crate::fuzz) fn mdp3(data: &[u8]) {
     }
 }
 
-/// A packet of MDP 3.0.
-pub(in crate::fuzz) fn mdp3_packet(data: &[u8]) {
-    let Ok(packet) = Mdp3Packet::parse(data) else { return };
-    if data.len() > Mdp3Packet::PACKET_LEN_MAX {
+/// What was read of a packet can be written, and is the same.
+fn packet<F: Framing>(data: &[u8]) {
+    let Ok(packet) = F::parse(data) else { return };
+    if data.len() > F::PACKET_LEN_MAX {
         return;
     }
     let mut out = vec![0; data.len()];
-    let mut writer = PacketWriter::<Mdp3Packet>::new(packet.raw, &mut out).expect("there was a header");
+    let mut writer = PacketWriter::<F>::new(packet.raw, &mut out).expect("there was a header");
     packet.messages().for_each(|message| writer.push(message).expect("what was read can be written"));
     assert_eq!(writer.finish(), data);
+}
+
+/// Messages of MDP 3.0.
+pub(in crate::fuzz) fn mdp3(data: &[u8]) {
+    messages::<Mdp3>(data, &MDP3, market::mdp3::layout::walk, &mut DepthBooks::new(BOOKS_MAX));
+}
+
+/// A packet of MDP 3.0.
+pub(in crate::fuzz) fn mdp3_packet(data: &[u8]) {
+    packet::<Mdp3Packet>(data);
+}
+
+/// Messages of B3's UMDF.
+pub(in crate::fuzz) fn b3_umdf(data: &[u8]) {
+    let mut books = NumberedBooks::new(Capacity { books: BOOKS_MAX, orders: 64, levels: 64 });
+    messages::<B3Umdf>(data, &B3_UMDF, market::b3_umdf::layout::walk, &mut books);
+}
+
+/// A packet of B3's UMDF.
+pub(in crate::fuzz) fn b3_packet(data: &[u8]) {
+    let mut data = data.to_vec();
+    // What is reserved is not kept.
+    data.iter_mut().skip(1).take(1).for_each(|reserved| *reserved = 0);
+    packet::<B3Packet>(&data);
 }
 
 /// Requests and answers of Cboe's and IEX's servers, and the end of a snapshot of GLIMPSE.
@@ -174,14 +205,27 @@ pub(in crate::fuzz) fn server_seeds() -> Vec<Vec<u8>> {
     vec![request, gap, response, emit_end(42).to_vec()]
 }
 
-pub(in crate::fuzz) fn mdp3_seeds() -> Vec<Vec<u8>> {
-    // Each template's number with a block of zeros of a length that all have room in.
-    let message = |template: u16| {
-        let head = [200_u16, template, 1, 12].map(u16::to_le_bytes).concat();
-        let message = [&head[..], &[0; 240]].concat();
+/// Each template's number with a block of zeros of a length that all have room in.
+fn seeds(templates: &[u16], schema: u16, version: u16) -> Vec<Vec<u8>> {
+    let message = |template: &u16| {
+        let head = [240, *template, schema, version].map(u16::to_le_bytes).concat();
+        let message = [&head[..], &[0; 280]].concat();
         [&(message.len() as u16).to_be_bytes()[..], &message].concat()
     };
-    vec![[4, 12, 30, 37, 46, 47, 48, 52, 53, 54].map(message).concat()]
+    vec![templates.iter().map(message).collect::<Vec<_>>().concat()]
+}
+
+pub(in crate::fuzz) fn mdp3_seeds() -> Vec<Vec<u8>> {
+    seeds(&[4, 12, 30, 37, 46, 47, 48, 52, 53, 54], 1, 12)
+}
+
+pub(in crate::fuzz) fn b3_umdf_seeds() -> Vec<Vec<u8>> {
+    seeds(&[2, 3, 9, 11, 12, 15, 30, 50, 51, 52, 53, 55, 57, 71], 2, 16)
+}
+
+pub(in crate::fuzz) fn b3_packet_seeds() -> Vec<Vec<u8>> {
+    let sequence = [&[16_u8, 0, 0x50, 0xeb][..], &[4, 0, 2, 0, 2, 0, 16, 0], &[2, 0, 0, 0]].concat();
+    vec![[&[72, 0, 1, 0, 1, 0, 0, 0][..], &[7; 8], &sequence, &sequence].concat()]
 }
 
 pub(in crate::fuzz) fn mdp3_packet_seeds() -> Vec<Vec<u8>> {

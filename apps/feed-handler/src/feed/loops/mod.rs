@@ -1,10 +1,10 @@
-//! The worker's part of recovery from loops of multicast packets: MDP 3.0's snapshots and
-//! definitions. [Another thread](crate::recovery) joins them.
+//! The worker's part of recovery from loops of multicast packets: snapshots and definitions.
+//! [Another thread](crate::recovery) joins them.
 
 use market::event::Event;
-use market::mdp3::layout::{OrderSnapshot, Snapshot};
-use market::mdp3::{Mdp3, Recovery, RecoveryConfig, RecoveryCounts};
-use market::{Books, Decoder, DepthBooks, EventSink, Gap, MessageCounts};
+use market::framing::Session;
+use market::loops::{Definition, LoopFeed, Recovery, RecoveryConfig, RecoveryCounts, SnapshotPart};
+use market::{Books, EventSink, Gap, HealingBooks, MessageCounts};
 
 use crate::recovery::LoopPlan;
 
@@ -16,6 +16,9 @@ pub trait Loops<B: Books>: Sized + Send {
     /// Whether live messages need not be passed on: two compares.
     fn is_idle(&self, books: &B) -> bool;
 
+    /// The session of the live messages that follow.
+    fn session(&mut self, session: Session);
+
     /// A live message of packet `seq` that the books have.
     fn live(&mut self, seq: u64, message: &[u8], books: &B);
 
@@ -25,8 +28,11 @@ pub trait Loops<B: Books>: Sized + Send {
     /// The feed restarts.
     fn restart(&mut self);
 
-    /// A message of a loop.
-    fn take(&mut self, message: &[u8], books: &mut B, sink: &mut impl EventSink);
+    /// A message of a loop, of its packet `packet`.
+    fn take(&mut self, packet: u64, message: &[u8], books: &mut B, sink: &mut impl EventSink);
+
+    /// What a message of a loop defines.
+    fn definition(message: &[u8]) -> Option<Definition>;
 
     /// Whether snapshots are of use.
     fn wants_snapshots(&self) -> bool;
@@ -59,13 +65,19 @@ impl<B: Books> Loops<B> for NoLoops {
         match *self {}
     }
 
+    fn session(&mut self, _: Session) {}
+
     fn live(&mut self, _: u64, _: &[u8], _: &B) {}
 
     fn gap(&mut self, _: Gap) {}
 
     fn restart(&mut self) {}
 
-    fn take(&mut self, _: &[u8], _: &mut B, _: &mut impl EventSink) {}
+    fn take(&mut self, _: u64, _: &[u8], _: &mut B, _: &mut impl EventSink) {}
+
+    fn definition(_: &[u8]) -> Option<Definition> {
+        None
+    }
 
     fn wants_snapshots(&self) -> bool {
         match *self {}
@@ -76,26 +88,30 @@ impl<B: Books> Loops<B> for NoLoops {
     }
 }
 
-/// MDP 3.0's.
+/// The loops of the feed that `C` decodes.
 #[derive(Debug)]
-pub struct Mdp3Loops {
-    recovery: Recovery,
+pub struct FeedLoops<C> {
+    recovery: Recovery<C>,
     counts: MessageCounts,
     definitions: u64,
 }
 
-impl Loops<DepthBooks> for Mdp3Loops {
+impl<C: LoopFeed + Send, B: HealingBooks> Loops<B> for FeedLoops<C> {
     fn new(plan: &LoopPlan, books_max: usize) -> Option<Self> {
         let recovery = Recovery::new(RecoveryConfig { books_max, ..plan.limits });
         Some(Self { recovery, counts: MessageCounts::new(), definitions: 0 })
     }
 
     #[inline]
-    fn is_idle(&self, books: &DepthBooks) -> bool {
+    fn is_idle(&self, books: &B) -> bool {
         self.recovery.is_idle(books)
     }
 
-    fn live(&mut self, seq: u64, message: &[u8], books: &DepthBooks) {
+    fn session(&mut self, session: Session) {
+        self.recovery.session(session);
+    }
+
+    fn live(&mut self, seq: u64, message: &[u8], books: &B) {
         self.recovery.live(seq, message, books);
     }
 
@@ -107,20 +123,24 @@ impl Loops<DepthBooks> for Mdp3Loops {
         self.recovery.restart();
     }
 
-    fn take(&mut self, message: &[u8], books: &mut DepthBooks, sink: &mut impl EventSink) {
-        if matches!(Mdp3::kind(message).map(u16::from), Some(Snapshot::ID | OrderSnapshot::ID)) {
-            return self.recovery.snapshot(message, books, &mut self.counts, |seq, event, change, books| {
+    fn take(&mut self, packet: u64, message: &[u8], books: &mut B, sink: &mut impl EventSink) {
+        if C::part(message, B::BY_ORDER) != SnapshotPart::Other {
+            return self.recovery.snapshot(packet, message, books, &mut self.counts, |seq, event, change, books| {
                 sink.recovered(seq, event, change, books);
             });
         }
         let definitions = &mut self.definitions;
-        Mdp3.decode_all(message, &mut self.counts, &mut |event| {
+        C::default().decode_all(message, &mut self.counts, &mut |event| {
             if let Event::Instrument(_) = event {
                 *definitions += 1;
                 let change = books.apply(event);
                 sink.recovered(0, event, change, books);
             }
         });
+    }
+
+    fn definition(message: &[u8]) -> Option<Definition> {
+        C::definition(message)
     }
 
     fn wants_snapshots(&self) -> bool {

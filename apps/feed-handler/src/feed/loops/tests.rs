@@ -1,5 +1,8 @@
-//! A channel of MDP 3.0 with its loops, without sockets: the test is the lines, and the thread.
+//! Channels of MDP 3.0 and of B3 with their loops, without sockets: the test is the lines, and the
+//! thread.
 
+use market::b3_umdf::layout::{OrderRoot, SnapshotHeaderRoot, SnapshotOrdersEntry};
+use market::framing::b3_umdf::{B3Header, B3Packet};
 use market::framing::mdp3::{Mdp3Header, Mdp3Packet};
 use market::framing::{Framing, PacketWriter};
 use market::mdp3::emit;
@@ -13,7 +16,7 @@ use wirepath::time::MonotonicClock;
 
 use super::*;
 use crate::feed::{ArrivalClock, Feed, FeedConfig, LineConfig, Sampler, SetConfig};
-use crate::format::{CmeMdp3, Format};
+use crate::format::{B3Umdf, CmeMdp3, Protocol};
 use crate::recovery::{Answer, Command, RecoveryPlan, ThreadEnd, link};
 
 const WAIT_NS: u64 = 1_000;
@@ -94,14 +97,14 @@ fn packet(seq: u32, messages: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// The feed, and the thread's end of its rings.
-struct Play {
-    feed: Feed<CmeMdp3>,
-    thread: ThreadEnd<DepthBooks>,
+struct Play<P: Protocol> {
+    feed: Feed<P>,
+    thread: ThreadEnd<P::Books>,
     block: CounterBlock,
     now_ns: u64,
 }
 
-impl Play {
+impl<P: Protocol> Play<P> {
     fn new(first: StartSequence) -> Self {
         let line = |name: &str, group: &str| LineConfig {
             name: name.into(),
@@ -117,7 +120,7 @@ impl Play {
         };
         let set = SetConfig {
             name: "310".into(),
-            format: Format::CmeMdp3,
+            format: P::FORMAT,
             queue: None,
             numbers: Vec::new(),
             lines: vec![line("A", "239.1.1.1:7"), line("B", "239.1.1.2:7")],
@@ -127,7 +130,7 @@ impl Play {
             policy: Policy { first, ..Policy::default() },
             // No buffer is there for packets that wait: each hole is a gap at once.
             window: Window { packets: 0, wait_ns: WAIT_NS },
-            capacity: Capacity { books: 8, orders: 0, levels: 0 },
+            capacity: Capacity { books: 8, orders: 16, levels: 16 },
             clock: ArrivalClock::Worker,
             sets: vec![set],
             places: Vec::new(),
@@ -146,7 +149,7 @@ impl Play {
     fn live(&mut self, bytes: &[u8]) -> &mut Self {
         for line in [Line::A, Line::B] {
             self.now_ns += 1;
-            let packet = Mdp3Packet::parse(bytes).unwrap();
+            let packet = P::Framing::parse(bytes).unwrap();
             let (channel, _) = self.feed.open(line.0, &packet.header).unwrap();
             self.feed.process(channel, line, &packet, self.now_ns, || None);
         }
@@ -182,10 +185,16 @@ impl Play {
         told
     }
 
-    fn books(&self) -> &DepthBooks {
+    fn books(&self) -> &P::Books {
         &self.feed.channels[0].builder.books
     }
 
+    fn count(&self, name: &str) -> u64 {
+        self.block.snapshot().count(&format!("worker0/feed/{name}")).unwrap()
+    }
+}
+
+impl Play<CmeMdp3> {
     fn trusts(&self) -> Vec<Trust> {
         (0..self.books().len() as u32).map(|book| self.books().trust(BookIdx(book))).collect()
     }
@@ -194,15 +203,12 @@ impl Play {
         let book = self.books().find(Symbol::from_number(IDS[idx] as u64))?;
         Some(self.books().exact_top(book).bid.price.0)
     }
-
-    fn count(&self, name: &str) -> u64 {
-        self.block.snapshot().count(&format!("worker0/feed/{name}")).unwrap()
-    }
 }
 
 /// A venue that has sent a bid of both instruments, and a handler that has both.
-fn begun() -> (Venue, Play) {
-    let (mut venue, mut play) = (Venue { rpt_seq: [0; 2], bids: [0; 2], seq: 0 }, Play::new(StartSequence::FromOne));
+fn begun() -> (Venue, Play<CmeMdp3>) {
+    let (mut venue, mut play) =
+        (Venue { rpt_seq: [0; 2], bids: [0; 2], seq: 0 }, Play::<CmeMdp3>::new(StartSequence::FromOne));
     play.live(&venue.update(0, 100)).live(&venue.update(1, 200)).bring(&Venue::definitions());
     assert_eq!((play.trusts(), play.told()), (vec![Trust::Sure; 2], vec!["define"]));
     (venue, play)
@@ -225,7 +231,8 @@ fn packet_lost_on_both_lines_hurts_one_book_until_its_snapshot_and_the_loop_is_l
 
 #[test]
 fn handler_that_joins_late_has_the_books_by_snapshots() {
-    let (mut venue, mut play) = (Venue { rpt_seq: [0; 2], bids: [0; 2], seq: 0 }, Play::new(StartSequence::Anywhere));
+    let (mut venue, mut play) =
+        (Venue { rpt_seq: [0; 2], bids: [0; 2], seq: 0 }, Play::<CmeMdp3>::new(StartSequence::Anywhere));
     for bid in 100..110 {
         venue.update((bid % 2) as usize, bid);
     }
@@ -237,7 +244,8 @@ fn handler_that_joins_late_has_the_books_by_snapshots() {
 
 #[test]
 fn handler_that_must_begin_at_one_and_is_started_in_mid_session_has_the_books_by_snapshots() {
-    let (mut venue, mut play) = (Venue { rpt_seq: [0; 2], bids: [0; 2], seq: 0 }, Play::new(StartSequence::FromOne));
+    let (mut venue, mut play) =
+        (Venue { rpt_seq: [0; 2], bids: [0; 2], seq: 0 }, Play::<CmeMdp3>::new(StartSequence::FromOne));
     for bid in 100..110 {
         venue.update((bid % 2) as usize, bid);
     }
@@ -289,7 +297,81 @@ fn queue_that_is_full_drops_its_oldest_packets_by_name_and_a_later_snapshot_heal
 #[test]
 fn packet_of_a_loop_before_the_first_live_one_is_counted_and_changes_nothing() {
     let venue = Venue { rpt_seq: [1; 2], bids: [5; 2], seq: 9 };
-    let mut play = Play::new(StartSequence::Anywhere);
+    let mut play = Play::<CmeMdp3>::new(StartSequence::Anywhere);
     play.bring(&venue.snapshots());
     assert_eq!((play.count("answers_refused"), play.feed.channels.len()), (1, 0));
+}
+
+/// B3's instruments, with an order to buy each.
+const B3_IDS: [u64; 2] = [200_000_000_005, 200_000_000_006];
+
+fn b3_packet(seq: u32, messages: &[Vec<u8>]) -> Vec<u8> {
+    let mut room = [0; 1_400];
+    let header = B3Header { channel: 72, sequence_version: 3, seq, sent_ns: 1, next_seq: None };
+    let mut writer = PacketWriter::<B3Packet>::new(header, &mut room).unwrap();
+    messages.iter().for_each(|message| writer.push(message).unwrap());
+    writer.finish().to_vec()
+}
+
+/// The live packet with order `seq`.
+fn b3_order(seq: u32, idx: usize, rpt_seq: u32) -> Vec<u8> {
+    let root = OrderRoot {
+        security_id: B3_IDS[idx].into(),
+        event_end: 0x80,
+        action: 0,
+        entry_type: b'0',
+        price: i64::from(seq).into(),
+        size: 1.into(),
+        order_id: u64::from(seq).into(),
+        rpt_seq: rpt_seq.into(),
+        ..OrderRoot::NULL
+    };
+    let mut message = Vec::new();
+    market::b3_umdf::emit::order(&root, &mut message);
+    b3_packet(seq, &[message])
+}
+
+/// The snapshot of an instrument, its head and its orders in a packet each.
+fn b3_snapshot(first: u32, idx: usize, last_seq: u32, rpt_seq: u32, orders: &[u32]) -> [Vec<u8>; 2] {
+    let root = SnapshotHeaderRoot {
+        security_id: B3_IDS[idx].into(),
+        last_seq: last_seq.into(),
+        reports_total: 2.into(),
+        bids: (orders.len() as u32).into(),
+        offers: 0.into(),
+        last_rpt_seq: rpt_seq.into(),
+        last_sequence_version: 3.into(),
+        ..SnapshotHeaderRoot::NULL
+    };
+    let entry = |&order: &u32| SnapshotOrdersEntry {
+        price: i64::from(order).into(),
+        size: 1.into(),
+        order_id: u64::from(order).into(),
+        entry_type: b'0',
+        ..SnapshotOrdersEntry::NULL
+    };
+    let (mut head, mut body) = (Vec::new(), Vec::new());
+    market::b3_umdf::emit::snapshot_header(&root, &mut head);
+    market::b3_umdf::emit::snapshot_orders(B3_IDS[idx], &orders.iter().map(entry).collect::<Vec<_>>(), &mut body);
+    [b3_packet(first, &[head]), b3_packet(first + 1, &[body])]
+}
+
+#[test]
+fn book_of_orders_is_healed_by_a_snapshot_of_several_packets_with_live_ones_between_them() {
+    let mut play = Play::<B3Umdf>::new(StartSequence::FromOne);
+    play.live(&b3_order(1, 0, 1)).live(&b3_order(2, 1, 1));
+    assert_eq!(play.told(), ["define"]);
+    // The packet with order 3, the second of instrument 0, is lost on both lines.
+    play.live(&b3_order(4, 0, 3)).live(&b3_order(5, 0, 4)).live(&b3_order(6, 1, 2));
+    let stale = |play: &Play<B3Umdf>| [0, 1].map(|book| play.books().is_stale(BookIdx(book)));
+    assert_eq!((stale(&play), play.told()), ([true, false], vec!["join", "define"]));
+    let ([head, orders], [other, orders_of_other]) =
+        (b3_snapshot(1, 0, 5, 4, &[1, 3, 4, 5]), b3_snapshot(3, 1, 5, 1, &[2]));
+    play.bring(&head).live(&b3_order(7, 0, 5));
+    assert_eq!((stale(&play), play.told()), ([true, false], vec![]));
+    play.bring(&orders).bring(&other).bring(&orders_of_other).turn();
+    assert_eq!((stale(&play), play.told()), ([false, false], vec!["leave"]));
+    let (top, other) = (play.books().top(BookIdx(0)), play.books().top(BookIdx(1)));
+    assert_eq!((top.bid_px.0, other.bid_px.0, play.books().orders().orders_count()), (7, 6, 7));
+    assert_eq!(["snapshots", "snapshots_refused"].map(|name| play.count(name)), [2, 0]);
 }

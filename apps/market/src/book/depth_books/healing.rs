@@ -1,9 +1,9 @@
 //! How a book becomes stale, and whole again: by an update of each level, a snapshot, a reset.
 
-use super::numbering::Trust;
 use super::side::{DEPTH_MAX, OutOfPlace, SideState};
 use super::{BookIdx, DepthBooks};
 use crate::book::Books;
+use crate::book::numbering::Trust;
 use crate::event::Liquidity;
 
 impl DepthBooks {

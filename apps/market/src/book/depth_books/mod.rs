@@ -16,19 +16,17 @@
 
 mod definitions;
 mod healing;
-mod numbering;
 mod side;
 
-pub use numbering::Trust;
 pub use side::{DEPTH_MAX, DepthLevel};
 
 use super::lazy_table::LazyTable;
+use super::numbering::{ChannelState, Numbering, Place, Trust};
 use super::symbols::Symbols;
 use super::{BookCounts, BookIdx, Books, Change, HealingBooks, TopOfBook, by_symbols, fill};
 use crate::event::{Depth, DepthAction, Event, Liquidity};
 use crate::units::{Side, Symbol};
 use definitions::Definitions;
-use numbering::{ChannelState, Numbering, Place};
 use side::SideState;
 
 /// The best direct bid and offer of a book, exact to nine decimals. A side without levels has a

@@ -272,28 +272,67 @@ impl OrderBooks {
         Some(Change { is_top: gone.is_top || came.is_some_and(|change| change.is_top), ..gone })
     }
 
-    /// All orders of one instrument are gone. Looks at every slot of the order table, some
-    /// milliseconds for a large one, unless the book is empty: venues do it after a failure, not
-    /// while they trade.
+    /// All orders of one instrument are gone.
     #[cold]
-    fn reset(&mut self, symbol: Symbol) -> Option<Change> {
+    pub(super) fn reset(&mut self, symbol: Symbol) -> Option<Change> {
         let book = self.symbols.find(symbol)?;
         let was_lacking = self.lacking.remove(book);
-        let is_empty = self.books.get(book.0 as usize).iter().all(|ladder| ladder.best() == NONE);
-        let mut slot = if is_empty { self.orders.slots() } else { 0 };
-        while slot < self.orders.slots() {
+        let had_orders = self.empty(book, &[Side::Buy, Side::Sell]);
+        Some(Change { book, is_top: had_orders || was_lacking })
+    }
+
+    /// Removes all orders of these sides. Looks at every slot of the order table, a millisecond for
+    /// each quarter of a million, until the last of them is found, and at none where there are no
+    /// orders: venues do it after a failure, and snapshots that heal a book, not while all is well.
+    /// Returns whether there were some.
+    #[cold]
+    pub(super) fn empty(&mut self, book: BookIdx, sides: &[Side]) -> bool {
+        let count = sides.iter().map(|&side| self.orders_of_side(book, side)).sum::<u32>();
+        let (mut slot, mut left) = (0, count);
+        while left > 0 && slot < self.orders.slots() {
             match self.orders.in_slot(slot) {
                 // The removal may move the next order into this slot.
-                Some(at) if self.is_of(book, at) => _ = self.remove(at),
+                Some(at) if self.is_of(at, book, sides) => {
+                    self.remove(at);
+                    left -= 1;
+                }
                 _ => slot += 1,
             }
         }
-        Some(Change { book, is_top: !is_empty || was_lacking })
+        count > 0
     }
 
-    fn is_of(&mut self, book: BookIdx, at: Position) -> bool {
-        let level = self.orders.get(at).level;
-        self.levels.get(level).book == book.0
+    /// Orders of a side. Looks at each of its levels.
+    pub(super) fn orders_of_side(&self, book: BookIdx, side: Side) -> u32 {
+        self.depth(book, side).map(|(_, _, orders)| orders).sum()
+    }
+
+    fn is_of(&self, at: Position, book: BookIdx, sides: &[Side]) -> bool {
+        let (of, side) = self.place_of(at);
+        of == book && sides.contains(&side)
+    }
+
+    fn place_of(&self, at: Position) -> (BookIdx, Side) {
+        let level = self.levels.get(self.orders.at(at).level);
+        (BookIdx(level.book), level.side())
+    }
+
+    /// The book in which an order rests.
+    #[inline]
+    pub(super) fn book_of(&self, order: OrderRef) -> Option<BookIdx> {
+        self.orders.find(order).map(|at| self.place_of(at).0)
+    }
+
+    /// The instrument's book, a new one where it has none.
+    #[inline]
+    pub(super) fn open(&mut self, symbol: Symbol) -> Option<BookIdx> {
+        self.book(Locate::default(), symbol)
+    }
+
+    /// Whether an order of the book found no place.
+    #[inline]
+    pub(super) fn lacks(&self, book: BookIdx) -> bool {
+        self.lacking.contains(book)
     }
 
     fn shown(&self, Order { reference: order, qty, level }: Order) -> Add {

@@ -1,9 +1,16 @@
-use super::super::emit;
-use super::super::layout::{AdminHeartbeat, FutureDefinitionRoot, emit_head};
+use super::lines::SILENT_NS;
 use super::*;
+use crate::arbitration::Line;
+use crate::framing::{Header, PacketKind, Session};
+use crate::mdp3::layout::{AdminHeartbeat, FutureDefinitionRoot, emit_head};
+use crate::mdp3::{Mdp3, emit};
 use crate::sbe::Block;
 
 const LATER_NS: u64 = 2 * SILENT_NS;
+
+fn header(seq: u64, sent_ns: u64) -> Header {
+    Header { channel: 0, session: Session::default(), seq, count: 1, kind: PacketKind::Data, sent_ns }
+}
 
 /// Two lines that are joined.
 fn lines() -> LoopLines {
@@ -13,8 +20,8 @@ fn lines() -> LoopLines {
 }
 
 /// Brings packets, each of a line with a number of loop 1, 2 …, and returns which passed.
-fn bring(lines: &mut LoopLines, packets: &[(Line, u64, u32)]) -> Vec<bool> {
-    let header = |round: u64, seq: u32| Mdp3Header { seq, sent_ns: round * 1_000 + u64::from(seq) };
+fn bring(lines: &mut LoopLines, packets: &[(Line, u64, u64)]) -> Vec<bool> {
+    let header = |round: u64, seq: u64| header(seq, round * 1_000 + seq);
     packets.iter().map(|&(line, round, seq)| lines.offer(line, &header(round, seq), b"true", LATER_NS)).collect()
 }
 
@@ -40,19 +47,19 @@ fn packet_that_one_line_lost_comes_with_the_next_loop() {
 #[test]
 fn forged_packet_passes_nothing_and_displaces_none() {
     let mut lines = lines();
-    let header = Mdp3Header { seq: 1, sent_ns: 1_001 };
+    let true_header = header(1, 1_001);
     assert_eq!(bring(&mut lines, &[(Line::A, 1, 1)]), [false]);
     // With the true number and time too, on either line, and again and again.
     for line in [Line::A, Line::B, Line::A] {
-        assert!(!lines.offer(line, &header, if line == Line::A { b"forged" } else { b"other" }, LATER_NS));
+        assert!(!lines.offer(line, &true_header, if line == Line::A { b"forged" } else { b"other" }, LATER_NS));
     }
-    assert!(!lines.offer(Line::B, &Mdp3Header { seq: 1, sent_ns: u64::MAX }, b"forged", LATER_NS));
+    assert!(!lines.offer(Line::B, &header(1, u64::MAX), b"forged", LATER_NS));
     assert_eq!(bring(&mut lines, &[(Line::B, 1, 1)]), [true]);
 }
 
 #[test]
 fn line_is_believed_alone_when_the_others_are_silent_and_no_sooner() {
-    let header = Mdp3Header { seq: 1, sent_ns: 1 };
+    let header = header(1, 1);
     let mut lines = lines();
     assert!(!lines.offer(Line::A, &header, b"true", LATER_NS + SILENT_NS - 1));
     assert!(lines.offer(Line::A, &header, b"true", LATER_NS + SILENT_NS));
@@ -72,14 +79,21 @@ fn definition(security_id: i32, total: u32) -> Vec<u8> {
     message
 }
 
+/// Whether a message defines an instrument.
+fn take(definitions: &mut DefinitionLoop, message: &[u8]) -> bool {
+    let definition = Mdp3::definition(message);
+    definition.into_iter().for_each(|definition| definitions.take(definition));
+    definition.is_some()
+}
+
 #[test]
 fn definitions_are_whole_when_each_instrument_came_in_one_loop_or_in_several() {
     let mut definitions = DefinitionLoop::default();
     // Instrument 2 is lost in the first loop.
     for id in [3, 1, 3, 1] {
-        assert!(definitions.take(&definition(id, 3)) && !definitions.is_whole());
+        assert!(take(&mut definitions, &definition(id, 3)) && !definitions.is_whole());
     }
-    definitions.take(&definition(2, 3));
+    take(&mut definitions, &definition(2, 3));
     assert!(definitions.is_whole());
     definitions.restart();
     assert!(!definitions.is_whole());
@@ -88,8 +102,8 @@ fn definitions_are_whole_when_each_instrument_came_in_one_loop_or_in_several() {
 #[test]
 fn definition_that_claims_to_be_the_only_one_ends_no_loop() {
     let mut definitions = DefinitionLoop::default();
-    definitions.take(&definition(1, 3));
-    definitions.take(&definition(2, 1));
+    take(&mut definitions, &definition(1, 3));
+    take(&mut definitions, &definition(2, 1));
     assert!(!definitions.is_whole());
-    assert!(!definitions.take(&emit_head(AdminHeartbeat::ID, 0)), "a heartbeat defines nothing");
+    assert!(!take(&mut definitions, &emit_head(AdminHeartbeat::ID, 0)), "a heartbeat defines nothing");
 }

@@ -75,6 +75,13 @@ impl Numbering {
         self.take_other(number, channel)
     }
 
+    /// The same, of a venue that has updates without a number too: that the next number is the
+    /// expected one does not show that nothing was lost of them, and the book stays unconfirmed.
+    #[inline]
+    pub(super) fn take_one_of_some(&mut self, number: u32, channel: ChannelState) -> Place {
+        self.take(number, ChannelState { losses: self.losses, ..channel })
+    }
+
     #[cold]
     fn take_other(&mut self, number: u32, channel: ChannelState) -> Place {
         let is_first = self.state == State::New;

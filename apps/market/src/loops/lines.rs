@@ -1,4 +1,4 @@
-//! The packets of a loop: snapshots (market recovery) or definitions (replay), on lines A and B.
+//! The packets of a loop: snapshots or definitions, on lines A and B.
 //!
 //! Their numbers begin at 1 with each loop, so [`crate::AbChannel`] would take a new loop for late
 //! packets. What they carry needs no order either: a snapshot says itself of which live packet it
@@ -10,17 +10,14 @@
 //! a packet passes at once: then who can send as one of the line's senders is believed.
 //!
 //! Whether a loop is whole is not asked of the packets' numbers: [`super::Recovery`] and
-//! [`DefinitionLoop`] count the instruments, because those that one loop loses come with the next.
-
-mod definitions;
-
-pub use definitions::DefinitionLoop;
+//! [`super::DefinitionLoop`] count the instruments, because those that one loop loses come with the
+//! next.
 
 use core::hash::BuildHasher;
 use std::hash::RandomState;
 
 use crate::arbitration::Line;
-use crate::framing::mdp3::Mdp3Header;
+use crate::framing::Header;
 
 /// Numbers that are remembered: the slower line may be so many packets behind. A copy that is
 /// farther behind passes as new, and costs its messages again.
@@ -30,7 +27,7 @@ const REMEMBERED: usize = 1_024;
 const WAYS: usize = 4;
 /// Lines that bring nothing for so long do not confirm anything: loops are never silent, because
 /// they have heartbeats.
-const SILENT_NS: u64 = 3_000_000_000;
+pub(super) const SILENT_NS: u64 = 3_000_000_000;
 
 /// The counts of a loop's lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,12 +50,13 @@ pub struct LoopCounts {
 ///
 /// ```
 /// use market::Line;
-/// use market::framing::mdp3::Mdp3Header;
-/// use market::mdp3::LoopLines;
+/// use market::framing::{Header, PacketKind, Session};
+/// use market::loops::LoopLines;
 ///
 /// let mut lines = LoopLines::new(2);
 /// lines.join(0);
-/// let packet = |seq| Mdp3Header { seq, sent_ns: 10 };
+/// let (channel, session, kind) = (0, Session::default(), PacketKind::Data);
+/// let packet = |seq| Header { channel, session, seq, count: 1, kind, sent_ns: 10 };
 /// assert!(!lines.offer(Line::A, &packet(1), b"bytes", 0), "it waits for the other line's copy");
 /// assert!(lines.offer(Line::B, &packet(1), b"bytes", 0));
 /// assert!(!lines.offer(Line::B, &packet(2), b"forged", 0));
@@ -72,14 +70,14 @@ pub struct LoopLines {
     heard_ns: Vec<u64>,
     /// Drawn, so that nobody can make other bytes of the same digest.
     digests: RandomState,
-    last: u32,
+    last: u64,
     counts: LoopCounts,
 }
 
 /// A packet that came.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    seq: u32,
+    seq: u64,
     sent_ns: u64,
     digest: u64,
     line: Line,
@@ -107,12 +105,12 @@ impl LoopLines {
     /// a look into memory of 160 KiB.
     ///
     /// Panics where there is no such line.
-    pub fn offer(&mut self, line: Line, header: &Mdp3Header, bytes: &[u8], now_ns: u64) -> bool {
+    pub fn offer(&mut self, line: Line, header: &Header, bytes: &[u8], now_ns: u64) -> bool {
         self.heard_ns[line.0] = now_ns;
         let is_silent = |&heard_ns: &u64| now_ns.saturating_sub(heard_ns) >= SILENT_NS;
         let mut others = self.heard_ns.iter().enumerate().filter(|&(idx, _)| idx != line.0);
         let is_alone = others.all(|(_, heard_ns)| is_silent(heard_ns));
-        let Mdp3Header { seq, sent_ns } = *header;
+        let Header { seq, sent_ns, .. } = *header;
         let digest = self.digests.hash_one(bytes);
         let place = &mut self.recent[seq as usize % REMEMBERED];
         let is_same = |seen: &&mut Seen| (seen.seq, seen.sent_ns, seen.digest) == (seq, sent_ns, digest);
@@ -137,11 +135,11 @@ impl LoopLines {
     }
 
     /// Counts loops, and numbers that no line has brought.
-    fn follow(&mut self, seq: u32) {
+    fn follow(&mut self, seq: u64) {
         self.counts.begun += u64::from(seq == 1);
         // The first packet is any of its loop, and one that goes back begins another, or is late.
         if self.last > 0 && seq > self.last {
-            self.counts.skipped += u64::from(seq - self.last - 1);
+            self.counts.skipped += seq - self.last - 1;
         }
         self.last = seq;
     }
@@ -151,6 +149,3 @@ impl LoopLines {
         &self.counts
     }
 }
-
-#[cfg(test)]
-mod tests;

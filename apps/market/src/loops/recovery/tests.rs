@@ -2,13 +2,14 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 
-use super::super::emit;
-use super::super::layout::{
-    BookEntry, BookRoot, ChannelReset, ChannelResetRoot, SnapshotEntry, SnapshotRoot, emit_head,
-};
 use super::*;
 use crate::book::{Books, DEPTH_MAX, DepthBooks, Trust};
+use crate::codec::Decoder;
 use crate::event::{Clear, Instrument, Liquidity, Numbered};
+use crate::mdp3::layout::{
+    BookEntry, BookRoot, ChannelReset, ChannelResetRoot, SnapshotEntry, SnapshotRoot, emit_head,
+};
+use crate::mdp3::{Mdp3, emit};
 use crate::sbe::{Block, emit_block};
 use crate::units::{Price9, Side};
 
@@ -109,7 +110,7 @@ fn bids(books: &DepthBooks, id: i32) -> Option<Vec<(i64, u64)>> {
 /// A receiver of the live feed, with its recovery.
 struct Receiver {
     books: DepthBooks,
-    recovery: Recovery,
+    recovery: Recovery<Mdp3>,
     counts: MessageCounts,
     next: u64,
 }
@@ -134,7 +135,7 @@ impl Receiver {
     }
 
     fn snapshot(&mut self, message: &[u8]) {
-        self.recovery.snapshot(message, &mut self.books, &mut self.counts, |_, _, _, _| ());
+        self.recovery.snapshot(0, message, &mut self.books, &mut self.counts, |_, _, _, _| ());
     }
 
     fn trust(&self, id: i32) -> Option<Trust> {
@@ -179,7 +180,7 @@ fn books_that_are_built_from_the_told_events_are_healed_too() {
             Mdp3.decode_all(&message, &mut counts, &mut |event| _ = elsewhere.apply(event));
         }
     }
-    receiver.recovery.snapshot(&snapshot, &mut receiver.books, &mut receiver.counts, |_, event, _, _| {
+    receiver.recovery.snapshot(0, &snapshot, &mut receiver.books, &mut receiver.counts, |_, event, _, _| {
         elsewhere.apply(event);
     });
     let last = venue.update(0, 110);
@@ -307,7 +308,7 @@ fn healed_book_is_published_and_one_within_an_open_event_is_not() {
     open[8 + 8] = 0;
     receiver.live(3, &open);
     let mut told = Vec::new();
-    receiver.recovery.snapshot(&snapshot, &mut receiver.books, &mut receiver.counts, |_, event, change, books| {
+    receiver.recovery.snapshot(0, &snapshot, &mut receiver.books, &mut receiver.counts, |_, event, change, books| {
         told.push((event.symbol() == Some(symbol(0)), change.map(|change| books.exact_top(change.book).bid.price.0)));
     });
     assert_eq!(told.last(), Some(&(true, Some(101))), "the end of the snapshot tells the book as of now");

@@ -1,4 +1,4 @@
-//! Recovery of a channel of MDP 3.0: from its snapshots, without leaving the live feed.
+//! Recovery of a channel from its snapshots, without leaving the live feed.
 //!
 //! ```text
 //!   live, in order ── live() ──────▶ behind the books: while any is hurt, a copy into the queue
@@ -29,14 +29,19 @@
 //! loop have no book, because the table is full: each of their snapshots counts, so that a loop may
 //! seem whole which is not. Then leave the snapshot group: [`Recovery::wants_snapshots`].
 //!
+//! *Several messages.* A snapshot of many orders comes in several messages, and live ones of its
+//! instrument come between them. So they are kept until the last order is there, and then applied
+//! at once. Those of a snapshot that lost one are given up.
+//!
 //! The machine does no I/O, and takes the messages of the snapshot feed as they are: what brings
 //! them judges their packets, whose numbers begin anew with each loop: [`super::LoopLines`].
 
-use super::Mdp3;
-use super::layout::{ChannelReset, OrderSnapshot, Snapshot, split_head};
+use super::assembly::{Assembly, Step};
+use super::{LoopFeed, SnapshotHead, SnapshotPart};
 use crate::book::{Change, HealingBooks};
-use crate::codec::{Decoder, MessageCounts};
+use crate::codec::MessageCounts;
 use crate::event::Event;
+use crate::framing::Session;
 use crate::live_queue::LiveQueue;
 use crate::sequence::Gap;
 use crate::units::Symbol;
@@ -94,7 +99,12 @@ pub struct RecoveryCounts {
     pub doubtful: u64,
     /// Snapshots of packets that the live feed has not brought yet: later ones will do.
     pub too_early: u64,
-    /// Messages of the snapshot feed that are no snapshots of books, or broken.
+    /// Snapshots of another session than the live feed's: from before the numbers began anew.
+    pub other_session: u64,
+    /// Snapshots of which messages were lost, or that were longer than the memory for one.
+    pub incomplete: u64,
+    /// Messages of the snapshot feed that are no snapshots of books, or broken, or orders of a
+    /// snapshot that is of no use.
     pub ignored: u64,
     /// Times that a snapshot of each instrument was seen.
     pub loops: u64,
@@ -105,13 +115,13 @@ pub struct RecoveryCounts {
 impl RecoveryCounts {
     /// Snapshots of books that were of no use.
     pub const fn refused(&self) -> u64 {
-        self.too_old + self.too_far + self.doubtful + self.too_early
+        self.too_old + self.too_far + self.doubtful + self.too_early + self.other_session + self.incomplete
     }
 }
 
 /// The queue of live messages, and the rules for it. [`Recovery::new`] allocates its memory.
 #[derive(Debug)]
-pub struct Recovery {
+pub struct Recovery<C> {
     replay_max: usize,
     distance_max: u64,
     queue: LiveQueue,
@@ -122,46 +132,16 @@ pub struct Recovery {
     is_open: bool,
     /// The instruments with a snapshot of use since the last hole.
     seen: SeenBooks,
-    codec: Mdp3,
+    assembly: Assembly,
+    /// Of the last live packet that was queued.
+    session: Session,
+    codec: C,
     counts: RecoveryCounts,
     /// For messages that were counted when they were live.
     uncounted: MessageCounts,
 }
 
-/// What the head of a snapshot says.
-#[derive(Clone, Copy, Debug)]
-struct SnapshotHead {
-    last_seq: u64,
-    /// Instruments of the loop.
-    total: u32,
-    symbol: Symbol,
-    /// It is whole with this message.
-    is_last_part: bool,
-}
-
-impl SnapshotHead {
-    /// `None` where the message is no snapshot of these books.
-    fn read(message: &[u8], by_order: bool) -> Option<Self> {
-        let (head, body) = split_head(message).ok()?;
-        let symbol = |id: i32| Symbol::from_number(id as u32 as u64);
-        match head.template {
-            Snapshot::ID if !by_order => {
-                let root = Snapshot::parse(head, body).ok()?.root;
-                let (last_seq, total) = (root.last_seq.get().into(), root.reports_total.get());
-                Some(Self { last_seq, total, symbol: symbol(root.security_id.get()), is_last_part: true })
-            }
-            OrderSnapshot::ID if by_order => {
-                let root = OrderSnapshot::parse(head, body).ok()?.root;
-                let (last_seq, total) = (root.last_seq.get().into(), root.reports_total.get());
-                let is_last_part = root.chunk.get() >= root.chunks.get();
-                Some(Self { last_seq, total, symbol: symbol(root.security_id.get()), is_last_part })
-            }
-            _ => None,
-        }
-    }
-}
-
-impl Recovery {
+impl<C: LoopFeed> Recovery<C> {
     /// A recovery that nothing was lost of yet: books without an update are as they are.
     pub fn new(config: RecoveryConfig) -> Self {
         Self {
@@ -172,7 +152,9 @@ impl Recovery {
             covers_from: 0,
             is_open: false,
             seen: SeenBooks::new(config.books_max),
-            codec: Mdp3,
+            assembly: Assembly::new(C::SNAPSHOT_LEN_MAX),
+            session: Session::default(),
+            codec: C::default(),
             counts: RecoveryCounts::default(),
             uncounted: MessageCounts::new(),
         }
@@ -180,7 +162,9 @@ impl Recovery {
 
     /// Bytes that [`Recovery::new`] allocates.
     pub const fn memory(config: RecoveryConfig) -> u128 {
-        LiveQueue::memory(config.queue_len_max, config.messages_max) + SeenBooks::memory(config.books_max)
+        LiveQueue::memory(config.queue_len_max, config.messages_max)
+            + SeenBooks::memory(config.books_max)
+            + C::SNAPSHOT_LEN_MAX as u128
     }
 
     /// Whether [`Recovery::live`] would do nothing. Costs two compares.
@@ -201,6 +185,13 @@ impl Recovery {
         }
     }
 
+    /// The session of the live messages that follow: a snapshot that names another one is from
+    /// before the numbers began anew.
+    #[inline]
+    pub const fn session(&mut self, session: Session) {
+        self.session = session;
+    }
+
     /// Packets of the live feed are missing on all lines, and the books are marked so.
     pub fn gap(&mut self, gap: Gap) {
         // What was queued before the hole does not reach over it.
@@ -212,61 +203,114 @@ impl Recovery {
         self.close();
     }
 
-    /// A message of the snapshot feed. One that cannot help costs its header. Passes its events,
-    /// and their effects, to `each`, with the number of its last live packet. Where it makes a book
-    /// anew, the events of that book that were queued behind it follow, each with the number of its
-    /// packet, so that books elsewhere become the same; and the end of the snapshot once more: with
-    /// the last event the book is as of now.
+    /// A message of the snapshot feed, of the loop's packet `packet`. One that cannot help costs
+    /// its header, and one of a snapshot that is not whole yet a copy. Passes the events of a
+    /// snapshot, and their effects, to `each`, with the number of its last live packet. Where it
+    /// makes a book anew, the events of that book that were queued behind it follow, each with the
+    /// number of its packet, so that books elsewhere become the same; and the end of the snapshot
+    /// once more: with the last event the book is as of now.
     pub fn snapshot<B: HealingBooks>(
         &mut self,
+        packet: u64,
         message: &[u8],
+        books: &mut B,
+        counts: &mut MessageCounts,
+        each: impl FnMut(u64, &Event, Option<Change>, &B),
+    ) {
+        match C::part(message, B::BY_ORDER) {
+            SnapshotPart::Head(head) if self.is_open => {
+                self.counts.incomplete += u64::from(self.assembly.give_up());
+                if !self.is_of_use(&head) {
+                } else if head.orders == 0 {
+                    self.apply(&head, core::iter::once(message), books, counts, each);
+                } else {
+                    self.assembly.begin(head, packet, message);
+                }
+            }
+            SnapshotPart::Orders { symbol, count } if self.is_open => {
+                match self.assembly.add(symbol, count, packet, message) {
+                    // While it came, the queue may have lost what is behind it.
+                    Step::Whole(head) if self.is_of_use(&head) => self.apply_assembled(&head, books, counts, each),
+                    Step::Whole(_) | Step::Begun => {}
+                    Step::Broken => self.counts.incomplete += 1,
+                    Step::Stray => self.counts.ignored += 1,
+                }
+            }
+            _ => self.counts.ignored += 1,
+        }
+    }
+
+    /// Whether the queue reaches back to the snapshot, and is short enough. Counts why not.
+    fn is_of_use(&mut self, head: &SnapshotHead) -> bool {
+        let last_seq = head.last_seq;
+        let refused = if head.session.is_some_and(|session| session != self.session) {
+            &mut self.counts.other_session
+        } else if last_seq.saturating_add(1) < self.covers_from {
+            &mut self.counts.too_old
+        } else if last_seq > self.live_next.saturating_add(self.distance_max) {
+            &mut self.counts.doubtful
+        } else if last_seq >= self.live_next {
+            &mut self.counts.too_early
+        } else if self.queue.behind(last_seq).len() > self.replay_max {
+            &mut self.counts.too_far
+        } else {
+            return true;
+        };
+        *refused += 1;
+        false
+    }
+
+    fn apply_assembled<B: HealingBooks>(
+        &mut self,
+        head: &SnapshotHead,
+        books: &mut B,
+        counts: &mut MessageCounts,
+        each: impl FnMut(u64, &Event, Option<Change>, &B),
+    ) {
+        // The messages are taken out for a moment, because the rest of the machine is in use.
+        let assembly = core::mem::take(&mut self.assembly);
+        self.apply(head, assembly.messages(), books, counts, each);
+        self.assembly = assembly;
+    }
+
+    /// Applies a snapshot that is whole, and what is queued behind it.
+    fn apply<'a, B: HealingBooks>(
+        &mut self,
+        head: &SnapshotHead,
+        messages: impl Iterator<Item = &'a [u8]>,
         books: &mut B,
         counts: &mut MessageCounts,
         mut each: impl FnMut(u64, &Event, Option<Change>, &B),
     ) {
-        let head = SnapshotHead::read(message, B::BY_ORDER).filter(|_| self.is_open);
-        let Some(SnapshotHead { last_seq, total, symbol, is_last_part }) = head else {
-            self.counts.ignored += 1;
-            return;
-        };
-        if last_seq + 1 < self.covers_from {
-            self.counts.too_old += 1;
-            return;
-        }
-        if last_seq > self.live_next.saturating_add(self.distance_max) {
-            self.counts.doubtful += 1;
-            return;
-        }
-        if last_seq >= self.live_next {
-            self.counts.too_early += 1;
-            return;
-        }
-        if self.queue.behind(last_seq).len() > self.replay_max {
-            self.counts.too_far += 1;
-            return;
-        }
+        let SnapshotHead { last_seq, total, symbol, orders, is_last_part, .. } = *head;
+        books.announce(orders);
         let (queue, codec, uncounted) = (&self.queue, &mut self.codec, &mut self.uncounted);
         let mut adopted = false;
-        Mdp3.decode_all(message, counts, &mut |event| {
-            let change = match event {
-                // The live feed may be within an event, which this one would end.
-                Event::EndOfEvent(_) => return,
-                Event::SnapshotEnd(_) => {
-                    books.apply(event);
-                    books.adopted().map(|book| {
-                        adopted = true;
-                        books.publish_book(book);
-                        if queue.behind(last_seq).len() > 0 {
-                            each(last_seq, event, None, books);
-                            replay(queue, last_seq, symbol, books, codec, uncounted, &mut each);
-                        }
-                        Change { book, is_top: true }
-                    })
+        let mut snapshots = C::default();
+        for message in messages {
+            snapshots.decode_all(message, counts, &mut |event| {
+                let change = match event {
+                    // The live feed may be within an event, which this one would end.
+                    Event::EndOfEvent(_) => return,
+                    Event::SnapshotEnd(_) => {
+                        books.apply(event);
+                        books.adopted().map(|book| {
+                            adopted = true;
+                            books.publish_book(book);
+                            if queue.behind(last_seq).len() > 0 {
+                                each(last_seq, event, None, books);
+                                replay(queue, last_seq, symbol, books, codec, uncounted, &mut each);
+                            }
+                            Change { book, is_top: true }
+                        })
+                    }
+                    _ => books.apply(event),
+                };
+                if books.tells_snapshot() {
+                    each(last_seq, event, change, books);
                 }
-                _ => books.apply(event),
-            };
-            each(last_seq, event, change, books);
-        });
+            });
+        }
         self.counts.applied += 1;
         self.counts.adopted += u64::from(adopted);
         if is_last_part && self.seen.take(books.find(symbol), total) {
@@ -310,12 +354,13 @@ impl Recovery {
     fn close(&mut self) {
         self.queue.clear();
         self.seen.clear();
+        self.assembly.give_up();
         self.is_open = false;
     }
 
     #[cold]
     fn queue(&mut self, seq: u64, message: &[u8]) {
-        if split_head(message).is_ok_and(|(head, _)| head.template == ChannelReset::ID) {
+        if C::empties_books(message) {
             // The books are empty, as they should be.
             return self.close();
         }
@@ -328,23 +373,27 @@ impl Recovery {
 }
 
 /// Applies what was queued behind packet `last_seq` to one book. The others have it.
-fn replay<B: HealingBooks>(
+fn replay<C: LoopFeed, B: HealingBooks>(
     queue: &LiveQueue,
     last_seq: u64,
     symbol: Symbol,
     books: &mut B,
-    codec: &mut Mdp3,
+    codec: &mut C,
     uncounted: &mut MessageCounts,
     each: &mut impl FnMut(u64, &Event, Option<Change>, &B),
 ) {
     let Some(book) = books.find(symbol) else { return };
-    for (seq, message) in queue.behind(last_seq) {
+    for (seq, message) in queue.behind(last_seq).filter(|(_, message)| C::is_about(message, symbol)) {
         codec.decode_all(message, uncounted, &mut |event| {
-            if matches!(event, Event::EndOfEvent(_)) {
-                books.publish_book(book);
-            } else if event.symbol() == Some(symbol) {
-                let change = books.apply(event);
-                each(seq, event, change, books);
+            match event {
+                Event::EndOfEvent(_) => books.publish_book(book),
+                Event::Other(_) => {}
+                // An order is named by its reference alone, in a message about one instrument.
+                _ if event.symbol().is_none_or(|of| of == symbol) => {
+                    let change = books.apply(event);
+                    each(seq, event, change, books);
+                }
+                _ => {}
             }
         });
     }

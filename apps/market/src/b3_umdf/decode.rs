@@ -1,0 +1,444 @@
+//! UMDF's messages to events: one match on the template. An update is the number of its instrument,
+//! then what it changes.
+
+use super::layout::{
+    AuctionImbalance, ChannelReset, ClosingPrice, DeleteOrder, EmptyBook, ExecutionStatistics, ExecutionSummary,
+    ForwardTrade, HighPrice, LastTradePrice, LowPrice, MassDeleteOrders, News, OpenInterest, OpeningPrice, Order,
+    PriceBand, QuantityBand, SCHEMA_ID, SecurityDefinition, SecurityGroupPhase, SecurityStatus, Sequence,
+    SequenceReset, SettlementPrice, SnapshotHeader, SnapshotOrders, TheoreticalOpeningPrice, Trade, TradeBust,
+    split_head,
+};
+use crate::codec::{Decoder, MessageCounts, MessageError};
+use crate::event::{self, DepthAction, Event, Liquidity};
+use crate::sbe::{MessageHead, SbeError};
+use crate::units::{Locate, OrderRef, Price, Price9, Side, Symbol};
+
+/// The decoder of all feeds of a channel. Its state is how much of a snapshot is still to come.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct B3Umdf {
+    snapshot: Option<Incomplete>,
+}
+
+/// A snapshot that has begun.
+#[derive(Clone, Copy, Debug)]
+struct Incomplete {
+    security_id: u64,
+    /// Orders that are still to come.
+    left: u32,
+}
+
+/// The reference of an order in events: B3's number of it (SecondaryOrderID, which changes with its
+/// priority) is unique within its instrument only.
+pub const fn order_ref(security_id: u64, secondary_order_id: u64) -> OrderRef {
+    OrderRef(secondary_order_id ^ security_id.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// Evaluates a macro with the messages of which only the number counts, and when they were.
+macro_rules! with_statistics {
+    ($with:ident) => {
+        $with!(
+            OpeningPrice TheoreticalOpeningPrice ClosingPrice AuctionImbalance QuantityBand PriceBand HighPrice
+            LowPrice LastTradePrice SettlementPrice OpenInterest ExecutionStatistics
+        )
+    };
+}
+
+/// The name of a template in reports; `None` for one that is not decoded.
+pub const fn name(template: u8) -> Option<&'static str> {
+    macro_rules! named {
+        ($($message:ident)*) => {
+            match template as u16 {
+                $($message::ID => $message::NAME,)*
+                SequenceReset::ID => SequenceReset::NAME,
+                Sequence::ID => Sequence::NAME,
+                SecurityStatus::ID => SecurityStatus::NAME,
+                News::ID => News::NAME,
+                EmptyBook::ID => EmptyBook::NAME,
+                SecurityGroupPhase::ID => SecurityGroupPhase::NAME,
+                ChannelReset::ID => ChannelReset::NAME,
+                SecurityDefinition::ID => SecurityDefinition::NAME,
+                SnapshotHeader::ID => SnapshotHeader::NAME,
+                Order::ID => Order::NAME,
+                DeleteOrder::ID => DeleteOrder::NAME,
+                MassDeleteOrders::ID => MassDeleteOrders::NAME,
+                Trade::ID => Trade::NAME,
+                ForwardTrade::ID => ForwardTrade::NAME,
+                ExecutionSummary::ID => ExecutionSummary::NAME,
+                TradeBust::ID => TradeBust::NAME,
+                SnapshotOrders::ID => SnapshotOrders::NAME,
+                _ => return None,
+            }
+        };
+    }
+    Some(with_statistics!(named))
+}
+
+impl Decoder for B3Umdf {
+    const NAME: &'static str = "b3_umdf";
+    const BOOK_KINDS: &'static [u8] = &[
+        EmptyBook::ID as u8,
+        ChannelReset::ID as u8,
+        Order::ID as u8,
+        DeleteOrder::ID as u8,
+        MassDeleteOrders::ID as u8,
+        SnapshotHeader::ID as u8,
+        SnapshotOrders::ID as u8,
+        // What counts in the numbers of an instrument.
+        SecurityStatus::ID as u8,
+        OpeningPrice::ID as u8,
+        TheoreticalOpeningPrice::ID as u8,
+        ClosingPrice::ID as u8,
+        AuctionImbalance::ID as u8,
+        QuantityBand::ID as u8,
+        PriceBand::ID as u8,
+        HighPrice::ID as u8,
+        LowPrice::ID as u8,
+        LastTradePrice::ID as u8,
+        SettlementPrice::ID as u8,
+        OpenInterest::ID as u8,
+        Trade::ID as u8,
+        ForwardTrade::ID as u8,
+        ExecutionSummary::ID as u8,
+        ExecutionStatistics::ID as u8,
+        TradeBust::ID as u8,
+    ];
+
+    #[inline]
+    fn kind(message: &[u8]) -> Option<u8> {
+        split_head(message).ok().map(|(head, _)| kind_of(head.template))
+    }
+
+    #[inline]
+    fn decode_each(
+        &mut self,
+        message: &[u8],
+        counts: &mut MessageCounts,
+        each: &mut impl FnMut(&Event),
+    ) -> Result<(), MessageError> {
+        let (head, body) = split_head(message).map_err(|_| MessageError::Empty)?;
+        let kind = kind_of(head.template);
+        if head.schema != SCHEMA_ID {
+            return Err(MessageError::Unknown { kind });
+        }
+        let decoded = match head.template {
+            Order::ID => order(head, body, each),
+            DeleteOrder::ID => delete(head, body, each),
+            Trade::ID => trade(head, body, each),
+            _ => self.other(head, body, each),
+        };
+        match decoded {
+            Ok(()) => counts.by_type[usize::from(kind)] += 1,
+            Err(SbeError::UnknownTemplate(_)) => return Err(MessageError::Unknown { kind }),
+            Err(error) => {
+                let (expected, found) = error.lengths();
+                return Err(MessageError::Length { kind, expected, found });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Templates are numbers below 256 so far; a larger one is unknown, and counted under 255.
+const fn kind_of(template: u16) -> u8 {
+    if template < 0xff { template as u8 } else { 0xff }
+}
+
+/// The bit of an event's last message.
+const END_OF_EVENT: u8 = 1 << 7;
+
+#[inline]
+fn end(bits: u8, at_ns: u64, each: &mut impl FnMut(&Event)) {
+    if bits & END_OF_EVENT != 0 {
+        each(&Event::EndOfEvent(event::EndOfEvent { at_ns }));
+    }
+}
+
+#[inline]
+fn numbered(template: u16, rpt_seq: Option<u32>, at_ns: u64, security_id: u64) -> Event {
+    let (symbol, rpt_seq) = (Symbol::from_number(security_id), rpt_seq.unwrap_or(0));
+    Event::Numbered(event::Numbered { kind: template as u8, rpt_seq, at_ns, symbol })
+}
+
+#[inline]
+fn side(entry_type: u8) -> Option<Side> {
+    match entry_type {
+        b'0' => Some(Side::Buy),
+        b'1' => Some(Side::Sell),
+        _ => None,
+    }
+}
+
+#[inline]
+fn quantity(wire: i64) -> u32 {
+    wire.clamp(0, u32::MAX.into()) as u32
+}
+
+/// Four decimals to nine.
+#[inline]
+fn price9(mantissa: i64) -> Price9 {
+    Price(mantissa).into()
+}
+
+#[inline]
+fn order(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Result<(), SbeError> {
+    let m = Order::parse(head, body)?.root;
+    let (security_id, at_ns) = (m.security_id.get(), m.transact_time().unwrap_or(0));
+    each(&numbered(Order::ID, m.rpt_seq(), at_ns, security_id));
+    if let (Some(side), Some(price)) = (side(m.entry_type), m.price()) {
+        let (order, qty) = (order_ref(security_id, m.order_id.get()), quantity(m.size.get()));
+        let price = Price(price);
+        match m.action {
+            NEW => {
+                let (locate, symbol) = (Locate::default(), Symbol::from_number(security_id));
+                each(&Event::Add(event::Add { locate, side, qty, at_ns, order, price, symbol }));
+            }
+            CHANGE => each(&Event::Modify(event::Modify { qty, at_ns, order, price })),
+            _ => {}
+        }
+    }
+    end(m.event_end, at_ns, each);
+    Ok(())
+}
+
+/// What happens to an order.
+const NEW: u8 = 0;
+const CHANGE: u8 = 1;
+
+#[inline]
+fn delete(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Result<(), SbeError> {
+    let m = DeleteOrder::parse(head, body)?.root;
+    let (security_id, at_ns) = (m.security_id.get(), m.transact_time().unwrap_or(0));
+    each(&numbered(DeleteOrder::ID, m.rpt_seq(), at_ns, security_id));
+    // From version 15 on it has the order's price: one without is in no book.
+    if m.price().is_some() || head.block_len < DELETE_LEN_WITH_PRICE {
+        let (locate, order) = (Locate::default(), order_ref(security_id, m.order_id.get()));
+        each(&Event::Delete(event::Delete { locate, at_ns, order }));
+    }
+    end(m.event_end, at_ns, each);
+    Ok(())
+}
+
+/// Bytes of a deletion's block that holds the order's price.
+const DELETE_LEN_WITH_PRICE: usize = 52;
+
+#[inline]
+fn trade(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Result<(), SbeError> {
+    macro_rules! traded {
+        ($message:ident, $action:ident) => {{
+            let m = $message::parse(head, body)?.root;
+            let at_ns = m.transact_time().unwrap_or(0);
+            each(&Event::TradeSummary(event::TradeSummary {
+                aggressor: None,
+                action: DepthAction::$action,
+                orders: 0,
+                at_ns,
+                price: price9(m.price.get()),
+                symbol: Symbol::from_number(m.security_id.get()),
+                qty: m.size.get().max(0) as u64,
+                trade: m.trade_id.get(),
+                rpt_seq: m.rpt_seq().unwrap_or(0),
+            }));
+            end(m.event_end, at_ns, each);
+        }};
+    }
+    match head.template {
+        Trade::ID => traded!(Trade, New),
+        ForwardTrade::ID => traded!(ForwardTrade, New),
+        _ => traded!(TradeBust, Delete),
+    }
+    Ok(())
+}
+
+impl B3Umdf {
+    /// Templates that are not of the market's every moment.
+    #[cold]
+    #[inline(never)]
+    fn other(&mut self, head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Result<(), SbeError> {
+        match head.template {
+            SequenceReset::ID => SequenceReset::parse(head, body).map(|_| each(&without_books(head.template, 0))),
+            Sequence::ID => Sequence::parse(head, body).map(|_| each(&without_books(head.template, 0))),
+            SecurityStatus::ID => status(head, body, each),
+            News::ID => {
+                let m = News::parse(head, body)?.root;
+                each(&without_books(head.template, m.orig_time().unwrap_or(0)));
+                Ok(())
+            }
+            SecurityGroupPhase::ID => {
+                let m = SecurityGroupPhase::parse(head, body)?.root;
+                each(&without_books(head.template, m.transact_time().unwrap_or(0)));
+                Ok(())
+            }
+            EmptyBook::ID => {
+                let m = EmptyBook::parse(head, body)?.root;
+                let (at_ns, symbol) = (m.entry_time().unwrap_or(0), Symbol::from_number(m.security_id.get()));
+                each(&Event::BookReset(event::BookReset { rpt_seq: 0, at_ns, symbol }));
+                end(m.event_end, at_ns, each);
+                Ok(())
+            }
+            ChannelReset::ID => {
+                let m = ChannelReset::parse(head, body)?.root;
+                let at_ns = m.entry_time().unwrap_or(0);
+                each(&Event::Clear(event::Clear { at_ns }));
+                end(m.event_end, at_ns, each);
+                Ok(())
+            }
+            MassDeleteOrders::ID => mass_delete(head, body, each),
+            ForwardTrade::ID | TradeBust::ID => trade(head, body, each),
+            SecurityDefinition::ID => define(head, body, each),
+            SnapshotHeader::ID => self.begin_snapshot(head, body, each),
+            SnapshotOrders::ID => self.snapshot_orders(head, body, each),
+            ExecutionSummary::ID => {
+                let m = ExecutionSummary::parse(head, body)?.root;
+                let at_ns = m.transact_time().unwrap_or(0);
+                each(&numbered(head.template, m.rpt_seq(), at_ns, m.security_id.get()));
+                Ok(())
+            }
+            _ => statistics(head, body, each),
+        }
+    }
+
+    /// The book that follows is made anew: whatever rested is gone.
+    fn begin_snapshot(
+        &mut self,
+        head: MessageHead,
+        body: &[u8],
+        each: &mut impl FnMut(&Event),
+    ) -> Result<(), SbeError> {
+        let m = SnapshotHeader::parse(head, body)?.root;
+        let (security_id, at_ns) = (m.security_id.get(), 0);
+        let symbol = Symbol::from_number(security_id);
+        each(&Event::OrderSnapshot(event::Snapshot {
+            rpt_seq: m.last_rpt_seq().unwrap_or(0),
+            at_ns,
+            symbol,
+            last_seq: m.last_seq.get().into(),
+            total: m.reports_total.get(),
+            part: 1,
+            parts: 1,
+        }));
+        each(&Event::BookReset(event::BookReset { rpt_seq: 0, at_ns, symbol }));
+        self.snapshot = Some(Incomplete { security_id, left: m.bids.get().saturating_add(m.offers.get()) });
+        self.end_snapshot(each);
+        Ok(())
+    }
+
+    fn snapshot_orders(
+        &mut self,
+        head: MessageHead,
+        body: &[u8],
+        each: &mut impl FnMut(&Event),
+    ) -> Result<(), SbeError> {
+        let message = SnapshotOrders::parse(head, body)?;
+        let security_id = message.root.security_id.get();
+        let count = message.entries.len() as u32;
+        for entry in message.entries {
+            let (Some(side), Some(price)) = (side(entry.entry_type), entry.price()) else { continue };
+            each(&Event::Add(event::Add {
+                locate: Locate::default(),
+                side,
+                qty: quantity(entry.size.get()),
+                at_ns: 0,
+                order: order_ref(security_id, entry.order_id.get()),
+                price: Price(price),
+                symbol: Symbol::from_number(security_id),
+            }));
+        }
+        if let Some(snapshot) = self.snapshot.as_mut().filter(|snapshot| snapshot.security_id == security_id) {
+            snapshot.left = snapshot.left.saturating_sub(count);
+            self.end_snapshot(each);
+        }
+        Ok(())
+    }
+
+    /// A snapshot ends with its last order.
+    fn end_snapshot(&mut self, each: &mut impl FnMut(&Event)) {
+        if let Some(Incomplete { security_id, left: 0 }) = self.snapshot {
+            self.snapshot = None;
+            each(&Event::SnapshotEnd(event::SnapshotEnd { at_ns: 0, symbol: Symbol::from_number(security_id) }));
+            // A snapshot is consistent by itself.
+            each(&Event::EndOfEvent(event::EndOfEvent { at_ns: 0 }));
+        }
+    }
+}
+
+/// The event of a message that is about no book.
+fn without_books(template: u16, at_ns: u64) -> Event {
+    Event::Other(event::Other { kind: kind_of(template), at_ns })
+}
+
+fn status(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Result<(), SbeError> {
+    let m = SecurityStatus::parse(head, body)?.root;
+    let (security_id, at_ns) = (m.security_id.get(), m.transact_time().unwrap_or(0));
+    each(&numbered(head.template, m.rpt_seq(), at_ns, security_id));
+    let (locate, symbol) = (Locate::default(), Symbol::from_number(security_id));
+    each(&Event::Status(event::Status { locate, state: m.status, operational: false, at_ns, symbol }));
+    end(m.event_end, at_ns, each);
+    Ok(())
+}
+
+/// All orders of a side are gone. Before version 16 only those up to a position might be, which
+/// books of orders do not know: then nothing but the next snapshot says what is left.
+fn mass_delete(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Result<(), SbeError> {
+    let m = MassDeleteOrders::parse(head, body)?.root;
+    let (security_id, at_ns) = (m.security_id.get(), m.transact_time().unwrap_or(0));
+    each(&numbered(head.template, m.rpt_seq(), at_ns, security_id));
+    let has_position = head.version < 16 && m.position().is_some();
+    if let Some(side) = side(m.entry_type).filter(|_| !has_position) {
+        each(&Event::Depth(event::Depth {
+            side,
+            liquidity: Liquidity::Direct,
+            action: DepthAction::DeleteFrom,
+            level: 1,
+            orders: 0,
+            at_ns,
+            price: Price9(0),
+            symbol: Symbol::from_number(security_id),
+            qty: 0,
+            rpt_seq: m.rpt_seq().unwrap_or(0),
+        }));
+    } else {
+        // An order that no book has: the book is stale.
+        let (locate, order) = (Locate::default(), order_ref(security_id, 0));
+        each(&Event::Delete(event::Delete { locate, at_ns, order }));
+    }
+    end(m.event_end, at_ns, each);
+    Ok(())
+}
+
+/// Prices, bands, volumes: nothing of them is in a book, but each counts in its instrument's
+/// numbers.
+fn statistics(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Result<(), SbeError> {
+    macro_rules! counted {
+        ($($message:ident)*) => {
+            match head.template {
+                $($message::ID => {
+                    let m = $message::parse(head, body)?.root;
+                    let at_ns = m.entry_time().unwrap_or(0);
+                    each(&numbered(head.template, m.rpt_seq(), at_ns, m.security_id.get()));
+                    end(m.event_end, at_ns, each);
+                })*
+                template => return Err(SbeError::UnknownTemplate(template)),
+            }
+        };
+    }
+    with_statistics!(counted);
+    Ok(())
+}
+
+fn define(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Result<(), SbeError> {
+    let m = SecurityDefinition::parse(head, body)?.root;
+    let mut name = Symbol::NONE;
+    name.0.copy_from_slice(&m.symbol[..8]);
+    name.0.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
+    each(&Event::Instrument(event::Instrument {
+        depth: 0,
+        implied_depth: 0,
+        action: m.update_action,
+        total: m.total.get(),
+        at_ns: 0,
+        symbol: Symbol::from_number(m.security_id.get()),
+        tick: Price9(m.min_price_increment().unwrap_or(0).saturating_mul(10)),
+        name,
+    }));
+    Ok(())
+}

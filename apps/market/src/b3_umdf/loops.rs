@@ -1,0 +1,55 @@
+//! The loops of UMDF: snapshots of orders, and definitions.
+
+use super::B3Umdf;
+use super::layout::{ChannelReset, SecurityDefinition, SnapshotHeader, SnapshotOrders, split_head};
+use crate::framing::Session;
+use crate::loops::{Definition, LoopFeed, SnapshotHead, SnapshotPart};
+use crate::units::Symbol;
+
+impl LoopFeed for B3Umdf {
+    /// Some 75,000 orders of one instrument.
+    const SNAPSHOT_LEN_MAX: usize = 4 << 20;
+
+    fn part(message: &[u8], by_order: bool) -> SnapshotPart {
+        if by_order { part(message).unwrap_or(SnapshotPart::Other) } else { SnapshotPart::Other }
+    }
+
+    fn empties_books(message: &[u8]) -> bool {
+        split_head(message).is_ok_and(|(head, _)| head.template == ChannelReset::ID)
+    }
+
+    /// All messages that books are built from begin with their instrument.
+    fn is_about(message: &[u8], symbol: Symbol) -> bool {
+        let security_id = split_head(message).ok().and_then(|(_, body)| body.first_chunk().copied());
+        security_id.is_some_and(|id| Symbol::from_number(u64::from_le_bytes(id)) == symbol)
+    }
+
+    fn definition(message: &[u8]) -> Option<Definition> {
+        let (head, body) = split_head(message).ok().filter(|(head, _)| head.template == SecurityDefinition::ID)?;
+        let root = SecurityDefinition::parse(head, body).ok()?.root;
+        Some(Definition { instrument: root.security_id.get(), total: Some(root.total.get()) })
+    }
+}
+
+fn part(message: &[u8]) -> Option<SnapshotPart> {
+    let (head, body) = split_head(message).ok()?;
+    match head.template {
+        SnapshotHeader::ID => {
+            let root = SnapshotHeader::parse(head, body).ok()?.root;
+            Some(SnapshotPart::Head(SnapshotHead {
+                symbol: Symbol::from_number(root.security_id.get()),
+                last_seq: root.last_seq.get().into(),
+                session: root.last_sequence_version().map(|version| Session(version.into())),
+                total: root.reports_total.get(),
+                orders: root.bids.get().saturating_add(root.offers.get()),
+                is_last_part: true,
+            }))
+        }
+        SnapshotOrders::ID => {
+            let message = SnapshotOrders::parse(head, body).ok()?;
+            let symbol = Symbol::from_number(message.root.security_id.get());
+            Some(SnapshotPart::Orders { symbol, count: message.entries.len() as u32 })
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,467 @@
+//! Books of single orders whose updates are numbered for each instrument: B3's UMDF.
+//!
+//! They are [`OrderBooks`] that are judged one by one: a lost packet hurts only the books that it
+//! was about ([`Trust`]), and a snapshot of its own makes a hurt book whole. What a book publishes
+//! changes at the end of the venue's event, because an event may take several messages.
+//!
+//! *Numbers.* An order is named by its reference alone. So the number of an update, with its
+//! instrument, comes as an event in front of what the update changes: [`Event::Numbered`]. Updates
+//! of an old number are left out. An order that the book does not have, or that is another
+//! instrument's, shows that something is missing, and the book is stale.
+//!
+//! *Updates without a number.* B3's `EmptyBook` has none. So after a loss in the channel no number
+//! shows that a book lacks nothing: it is [`Trust::Unconfirmed`], and stays so, until a snapshot
+//! has its number and as many orders as it has, or makes it anew.
+
+use super::lazy_table::LazyTable;
+use super::numbering::{ChannelState, Numbering, Place, Trust};
+use super::order_books::{Capacity, OrderBooks};
+use super::{BookCounts, BookIdx, Books, Change, DepthLevel, HealingBooks, TopOfBook};
+use crate::event::{Add, Depth, DepthAction, Event, Snapshot};
+use crate::units::{OrderRef, Price, Side, Symbol};
+
+/// The counts that only numbered books have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NumberedCounts {
+    /// Updates that were applied before, or that a snapshot holds.
+    pub old_updates: u64,
+    /// Updates that are missing, by the numbers of their instruments.
+    pub lost_updates: u64,
+    /// Times that a book became stale.
+    pub hurt: u64,
+    /// Times that a stale book was whole again by a snapshot.
+    pub healed_by_snapshot: u64,
+    /// Snapshots of books that needed none.
+    pub snapshots_unneeded: u64,
+    /// Snapshots that claim updates of a book far beyond its last one: they are damaged or forged.
+    pub snapshots_doubtful: u64,
+    /// Updates of an order that the book does not have: messages are missing.
+    pub out_of_place: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Book {
+    numbering: Numbering,
+    published: TopOfBook,
+    is_touched: bool,
+    /// It is among the stale ones that are counted.
+    is_hurt: bool,
+    /// Its last number when a whole loop did not have it.
+    absent_at: Option<u32>,
+}
+
+const NO_TOP: TopOfBook = TopOfBook { bid_px: Price(0), bid_qty: 0, ask_px: Price(0), ask_qty: 0 };
+
+const EMPTY: Book =
+    Book { numbering: Numbering::NEW, published: NO_TOP, is_touched: false, is_hurt: false, absent_at: None };
+
+/// All books of one channel.
+#[derive(Clone, Debug)]
+pub struct NumberedBooks {
+    orders: OrderBooks,
+    books: LazyTable<Book>,
+    channel: ChannelState,
+    /// The book that the present update changes; `None` where it is to be left out.
+    current: Option<BookIdx>,
+    /// Orders of the snapshot that follows.
+    announced: u32,
+    /// The book that a snapshot is taken of, and whether it is taken.
+    snapshot: Option<(BookIdx, bool)>,
+    /// The book that the last snapshot made anew.
+    adopted: Option<BookIdx>,
+    /// Books that the open event has changed, and after its end those that it changed.
+    touched: Vec<BookIdx>,
+    is_event_over: bool,
+    stale: usize,
+    counts: NumberedCounts,
+}
+
+impl Books for NumberedBooks {
+    const BY_EVENT: bool = true;
+
+    #[inline]
+    fn apply(&mut self, event: &Event) -> Option<Change> {
+        match event {
+            Event::Numbered(numbered) => {
+                self.current = self.number(numbered.symbol, numbered.rpt_seq);
+                None
+            }
+            Event::Add(_) => self.add(event),
+            Event::Delete(delete) => self.change(delete.order, event),
+            Event::Modify(modify) => self.change(modify.order, event),
+            Event::EndOfEvent(_) => {
+                self.publish();
+                None
+            }
+            other => self.apply_other(other),
+        }
+    }
+
+    fn ends_event(event: &Event) -> bool {
+        matches!(event, Event::EndOfEvent(_) | Event::Clear(_) | Event::SnapshotEnd(_) | Event::System(_))
+    }
+
+    fn prefetches(&self) -> bool {
+        self.orders.prefetches()
+    }
+
+    #[inline]
+    fn prefetch_order(&self, event: &Event) {
+        self.orders.prefetch_order(event);
+    }
+
+    #[inline]
+    fn prefetch_level(&self, event: &Event) {
+        self.orders.prefetch_level(event);
+    }
+
+    /// The top as of the last event's end.
+    fn top(&self, book: BookIdx) -> TopOfBook {
+        self.books.get(book.0 as usize).published
+    }
+
+    fn levels(&self, book: BookIdx, side: Side, levels: &mut [DepthLevel]) -> usize {
+        self.orders.levels(book, side, levels)
+    }
+
+    fn published(&self) -> &[BookIdx] {
+        if self.is_event_over { &self.touched } else { &[] }
+    }
+
+    /// Whether updates of this book are known to be missing, or orders found no place. After a loss
+    /// in the channel the others are [`Trust::Unconfirmed`] and not stale.
+    fn is_stale(&self, book: BookIdx) -> bool {
+        self.trust(book) == Trust::Stale
+    }
+
+    fn is_unconfirmed(&self, book: BookIdx) -> bool {
+        self.trust(book) == Trust::Unconfirmed
+    }
+
+    fn mark_stale(&mut self) {
+        self.channel.losses = self.channel.losses.wrapping_add(1);
+        self.channel.is_anchored = false;
+    }
+
+    /// These books are healed one by one, by their own snapshots: nothing changes.
+    fn mark_whole(&mut self) {}
+
+    fn clear(&mut self) {
+        self.orders.clear();
+        self.books.clear();
+        self.touched.clear();
+        (self.current, self.snapshot, self.adopted) = (None, None, None);
+        self.stale = 0;
+        self.channel = ChannelState { losses: 0, is_anchored: true };
+    }
+
+    fn find(&self, symbol: Symbol) -> Option<BookIdx> {
+        self.orders.find(symbol)
+    }
+
+    fn symbol(&self, book: BookIdx) -> Symbol {
+        self.orders.symbol(book)
+    }
+
+    fn len(&self) -> usize {
+        self.orders.len()
+    }
+
+    fn counts(&self) -> &BookCounts {
+        self.orders.counts()
+    }
+
+    fn order_parts(&self) -> usize {
+        self.orders.order_parts()
+    }
+
+    fn orders_of(&self, part: usize, each: impl FnMut(Add)) {
+        self.orders.orders_of(part, each);
+    }
+
+    fn order(&self, order: OrderRef) -> Option<Add> {
+        self.orders.order(order)
+    }
+}
+
+impl HealingBooks for NumberedBooks {
+    const BY_ORDER: bool = true;
+
+    fn stale_count(&self) -> usize {
+        self.stale
+    }
+
+    fn are_sure(&self) -> bool {
+        (0..self.orders.len() as u32).all(|book| self.trust(BookIdx(book)) == Trust::Sure)
+    }
+
+    fn confirm_inactive(&mut self, is_seen: impl Fn(BookIdx) -> bool) {
+        for book in (0..self.orders.len() as u32).map(BookIdx) {
+            if !is_seen(book) {
+                self.confirm_absent(book);
+            }
+        }
+    }
+
+    fn adopted(&self) -> Option<BookIdx> {
+        self.adopted
+    }
+
+    fn publish_book(&mut self, book: BookIdx) {
+        self.books.get_mut(book.0 as usize).published = self.orders.top(book);
+    }
+
+    fn announce(&mut self, orders: u32) {
+        self.announced = orders;
+    }
+
+    fn tells_snapshot(&self) -> bool {
+        self.snapshot.is_none_or(|(_, is_taken)| is_taken)
+    }
+}
+
+impl NumberedBooks {
+    /// Empty books; allocates all memory.
+    pub fn new(capacity: Capacity) -> Self {
+        Self {
+            orders: OrderBooks::new(capacity),
+            books: LazyTable::new(capacity.books, EMPTY),
+            channel: ChannelState::default(),
+            current: None,
+            announced: 0,
+            snapshot: None,
+            adopted: None,
+            touched: Vec::with_capacity(capacity.books),
+            is_event_over: false,
+            stale: 0,
+            counts: NumberedCounts::default(),
+        }
+    }
+
+    /// Bytes that [`NumberedBooks::new`] allocates.
+    pub const fn memory(capacity: Capacity) -> u128 {
+        OrderBooks::memory(capacity)
+            + LazyTable::<Book>::memory(capacity.books as u128)
+            + (size_of::<BookIdx>() * capacity.books) as u128
+    }
+
+    /// How far a book can be trusted.
+    pub fn trust(&self, book: BookIdx) -> Trust {
+        if self.orders.lacks(book) {
+            return Trust::Stale;
+        }
+        self.books.get(book.0 as usize).numbering.trust(self.channel)
+    }
+
+    /// The books of orders, as they are within an event too.
+    pub const fn orders(&self) -> &OrderBooks {
+        &self.orders
+    }
+
+    /// What only numbered books count.
+    pub const fn numbered_counts(&self) -> &NumberedCounts {
+        &self.counts
+    }
+
+    /// Checks an update's number. `None` where the update is to be left out. A number may show that
+    /// others are missing, or that none is: then the book is published anew, with what it is worth.
+    #[inline]
+    fn number(&mut self, symbol: Symbol, number: u32) -> Option<BookIdx> {
+        let book = self.orders.open(symbol)?;
+        let channel = self.channel;
+        let numbering = &mut self.books.get_mut(book.0 as usize).numbering;
+        let before = numbering.trust(channel);
+        let place = numbering.take_one_of_some(number, channel);
+        if numbering.trust(channel) != before {
+            self.touch(book);
+        }
+        match place {
+            Place::Next => Some(book),
+            Place::Old => {
+                self.counts.old_updates += 1;
+                None
+            }
+            Place::Behind(missing) => {
+                self.counts.lost_updates += u64::from(missing);
+                self.hurt(book);
+                Some(book)
+            }
+        }
+    }
+
+    /// The book that an event without an instrument is about.
+    #[inline]
+    fn changing(&self) -> Option<BookIdx> {
+        match self.snapshot {
+            Some((book, is_taken)) => is_taken.then_some(book),
+            None => self.current,
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, add: &Event) -> Option<Change> {
+        let book = self.changing()?;
+        let change = self.orders.apply(add);
+        self.touch(book);
+        if self.orders.lacks(book) {
+            self.hurt(book);
+        }
+        change
+    }
+
+    #[inline]
+    fn change(&mut self, order: OrderRef, event: &Event) -> Option<Change> {
+        let book = self.changing()?;
+        self.touch(book);
+        if self.orders.book_of(order) != Some(book) {
+            self.misplace(book);
+            return None;
+        }
+        self.orders.apply(event)
+    }
+
+    #[cold]
+    fn misplace(&mut self, book: BookIdx) {
+        // A stale book lacks orders.
+        if self.trust(book) != Trust::Stale {
+            self.counts.out_of_place += 1;
+            self.hurt(book);
+        }
+    }
+
+    #[cold]
+    fn apply_other(&mut self, event: &Event) -> Option<Change> {
+        match event {
+            Event::TradeSummary(trade) => _ = self.number(trade.symbol, trade.rpt_seq),
+            Event::Depth(depth) => return self.empty_side(depth),
+            Event::BookReset(reset) => {
+                let book = match self.snapshot {
+                    Some(_) => self.changing()?,
+                    None => self.orders.open(reset.symbol)?,
+                };
+                self.reset(book);
+                return Some(Change { book, is_top: true });
+            }
+            Event::OrderSnapshot(snapshot) => self.begin_snapshot(snapshot),
+            Event::SnapshotEnd(_) => {
+                self.adopted = self.snapshot.take().and_then(|(book, is_taken)| is_taken.then_some(book));
+            }
+            Event::Clear(_) => self.clear(),
+            _ => {}
+        }
+        None
+    }
+
+    /// The levels of a side are gone, from the best one on.
+    fn empty_side(&mut self, depth: &Depth) -> Option<Change> {
+        if (depth.action, depth.level) != (DepthAction::DeleteFrom, 1) {
+            return None;
+        }
+        let book = self.changing()?;
+        self.orders.empty(book, &[depth.side]);
+        self.touch(book);
+        Some(Change { book, is_top: true })
+    }
+
+    /// All orders of the book are gone at the venue: it is whole.
+    fn reset(&mut self, book: BookIdx) {
+        let symbol = self.orders.symbol(book);
+        self.orders.reset(symbol);
+        let entry = self.books.get_mut(book.0 as usize);
+        if entry.numbering.is_stale() {
+            entry.numbering.set_stale(false);
+        }
+        if core::mem::take(&mut entry.is_hurt) {
+            self.stale -= 1;
+        }
+        self.touch(book);
+    }
+
+    /// A book is stale from here on. Its orders stay, because they may be of use.
+    #[cold]
+    fn hurt(&mut self, book: BookIdx) {
+        let entry = self.books.get_mut(book.0 as usize);
+        entry.numbering.set_stale(true);
+        if !core::mem::replace(&mut entry.is_hurt, true) {
+            self.stale += 1;
+            self.counts.hurt += 1;
+        }
+        self.touch(book);
+    }
+
+    fn begin_snapshot(&mut self, &Snapshot { symbol, rpt_seq: number, .. }: &Snapshot) {
+        self.adopted = None;
+        let Some(book) = self.orders.open(symbol) else { return };
+        let (before, channel) = (self.trust(book), self.channel);
+        let resting: u32 = [Side::Buy, Side::Sell].map(|side| self.orders.orders_of_side(book, side)).iter().sum();
+        let is_same = |last: u32| (last, resting) == (number, self.announced);
+        let numbering = &mut self.books.get_mut(book.0 as usize).numbering;
+        let is_plausible = numbering.is_plausible(number);
+        let is_taken = is_plausible
+            && match before {
+                Trust::Sure => false,
+                // An older one is of use too: what is behind it follows.
+                Trust::Unconfirmed => numbering.is_new() || !is_same(numbering.last()),
+                Trust::Stale => true,
+            };
+        if is_plausible && !is_taken {
+            numbering.confirm(channel);
+        }
+        self.snapshot = Some((book, is_taken));
+        if is_taken {
+            self.counts.healed_by_snapshot += u64::from(before == Trust::Stale);
+            self.reset(book);
+            self.books.get_mut(book.0 as usize).numbering.adopt(number, channel);
+            return;
+        }
+        self.counts.snapshots_unneeded += u64::from(is_plausible);
+        self.counts.snapshots_doubtful += u64::from(!is_plausible);
+        if self.trust(book) != before {
+            // It confirms the book, which is to be published so.
+            self.touch(book);
+        }
+    }
+
+    /// A whole loop did not have the book.
+    fn confirm_absent(&mut self, book: BookIdx) {
+        let (trust, channel) = (self.trust(book), self.channel);
+        let entry = self.books.get_mut(book.0 as usize);
+        let last = Some(entry.numbering.last());
+        if !entry.numbering.is_new() {
+            let is_gone = core::mem::replace(&mut entry.absent_at, last) == last;
+            if trust == Trust::Sure || !is_gone {
+                return;
+            }
+            self.reset(book);
+        }
+        self.books.get_mut(book.0 as usize).numbering.confirm(channel);
+        self.touch(book);
+    }
+
+    #[inline]
+    fn touch(&mut self, book: BookIdx) {
+        if core::mem::take(&mut self.is_event_over) {
+            self.touched.clear();
+        }
+        let entry = self.books.get_mut(book.0 as usize);
+        if !core::mem::replace(&mut entry.is_touched, true) && self.touched.len() < self.touched.capacity() {
+            self.touched.push(book);
+        }
+    }
+
+    /// The event is over: what it changed is published.
+    #[inline]
+    fn publish(&mut self) {
+        if self.is_event_over {
+            self.touched.clear();
+        }
+        for &book in &self.touched {
+            let entry = self.books.get_mut(book.0 as usize);
+            (entry.published, entry.is_touched) = (self.orders.top(book), false);
+        }
+        self.is_event_over = true;
+    }
+}
+
+#[cfg(test)]
+mod tests;
