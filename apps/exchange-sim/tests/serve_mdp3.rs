@@ -18,6 +18,7 @@ use market::mdp3::Mdp3;
 use market::truth::Group;
 use market::{Books, Capacity, Codec, Decoder, DepthBooks, MessageCounts, OrderBooks, Price, Side, Symbol};
 use order_entry::Text;
+use order_entry::orders::Instructions;
 use order_entry::ouch::{Capacity as OrderCapacity, OuchClient};
 use order_entry::risk::InstrumentIdx;
 use order_entry::session::{VenueSession, WireOrder};
@@ -174,7 +175,8 @@ impl Trader {
 
     fn order(&mut self, symbol: Symbol, (side, qty, price): (Side, u32, Price)) {
         let (id, instrument) = (VenueSession::next_id(&self.client), InstrumentIdx(0));
-        let order = WireOrder { id, instrument, symbol, side, is_short: false, qty, price, is_ioc: false };
+        let order =
+            WireOrder { id, instrument, symbol, side, is_short: false, qty, price, instructions: Instructions::PLAIN };
         let now_ns = self.now_ns();
         VenueSession::new_order(&mut self.client, now_ns, &order).unwrap();
         self.turn();

@@ -17,10 +17,10 @@ use std::time::Duration;
 use market::{Price, Side, Symbol};
 use measure::{BATCH, Row, batch, times};
 use order_entry::journal::{Entry, Intent, Journal, RECORD_HEADER_LEN, Rebuild, Stamp};
-use order_entry::orders::{ExecId, OrderCapacity, OrderKey, OrderRules, OrderTable, VenueEvent};
+use order_entry::orders::{ExecId, Instructions, OrderCapacity, OrderKey, OrderRules, OrderTable, VenueEvent};
 use order_entry::risk::{
-    InstrumentIdx, InstrumentLimits, KillSwitch, Limits, Market, NewOrder, OrderPrice, Rate, RateLimits, RiskCapacity,
-    RiskGate, Route, StrategyIdx,
+    InstrumentIdx, InstrumentLimits, KillSwitch, Limits, Market, NewOrder, Rate, RateLimits, RiskCapacity, RiskGate,
+    Route, StrategyIdx,
 };
 
 const INSTRUMENTS: u32 = 1_000;
@@ -89,7 +89,8 @@ fn check_one(gate: &mut RiskGate, slot: u64, count: u64) -> u64 {
         instrument: InstrumentIdx(count as u32 * 7 % INSTRUMENTS),
         side: if count & 1 == 0 { Side::Buy } else { Side::Sell },
         qty: 100 + (count as u32 & 0xff),
-        price: OrderPrice::Limit(PRICE),
+        price: PRICE,
+        instructions: Instructions::PLAIN,
         route: Route::default(),
         strategy: StrategyIdx(0),
     };
@@ -132,6 +133,7 @@ fn new(id: u64) -> Intent {
         qty: 100,
         price: PRICE,
         strategy: StrategyIdx(0),
+        instructions: Instructions::PLAIN,
     }
 }
 

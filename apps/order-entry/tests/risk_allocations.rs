@@ -3,8 +3,8 @@
 
 use market::{Price, Side};
 use order_entry::risk::{
-    InstrumentIdx, InstrumentLimits, KillSwitch, Limits, Market, NewOrder, OrderPrice, Rate, RateLimits, Replace,
-    RiskCapacity, RiskGate, Route, StrategyIdx,
+    InstrumentIdx, InstrumentLimits, KillSwitch, Limits, Market, NewOrder, Rate, RateLimits, Replace, RiskCapacity,
+    RiskGate, Route,
 };
 
 #[global_allocator]
@@ -33,14 +33,7 @@ fn order_from_check_to_end_allocates_nothing() {
     let mut gate = RiskGate::new(limits(), KillSwitch::new(), RiskCapacity::default());
     gate.arm();
     let (instrument, route, price) = (InstrumentIdx(0), Route::default(), Price(1_000_000));
-    let order = NewOrder {
-        instrument,
-        side: Side::Buy,
-        qty: 100,
-        price: OrderPrice::Limit(price),
-        route,
-        strategy: StrategyIdx(0),
-    };
+    let order = NewOrder::limit(instrument, Side::Buy, 100, price);
     let market = Market { reference: Some(price), is_stale: false, heard_ns: 0 };
     let before = allocations::count();
     for round in 1..1_000 {

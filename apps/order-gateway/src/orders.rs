@@ -6,7 +6,7 @@ use std::fmt;
 use market::{Price, Side};
 use order_entry::Refusal;
 use order_entry::journal::JournalMemory;
-use order_entry::orders::{Order, OrderKey, OrderTable};
+use order_entry::orders::{Instructions, Order, OrderKey, OrderTable, OrderType};
 use order_entry::risk::{InstrumentIdx, Market, StrategyIdx};
 use order_entry::session::VenueSession;
 
@@ -21,10 +21,11 @@ pub struct OrderRequest {
     pub side: Side,
     /// Shares.
     pub qty: u32,
-    /// The limit.
+    /// The limit, which a pegged order does not pass. That of a market order says nothing.
     pub price: Price,
-    /// It trades at once or never.
-    pub is_ioc: bool,
+    /// How it is priced, how long it lives, and what else it says. What the venue's protocol cannot
+    /// say is refused by the field's name, before anything is reserved.
+    pub instructions: Instructions,
     /// Whose it is, by its position in the limits.
     pub strategy: StrategyIdx,
 }
@@ -32,7 +33,14 @@ pub struct OrderRequest {
 impl OrderRequest {
     /// A limit order of the first strategy, which rests where it does not trade.
     pub const fn limit(instrument: InstrumentIdx, side: Side, qty: u32, price: Price) -> Self {
-        Self { instrument, side, qty, price, is_ioc: false, strategy: StrategyIdx(0) }
+        Self { instrument, side, qty, price, instructions: Instructions::PLAIN, strategy: StrategyIdx(0) }
+    }
+
+    /// A market order of the first strategy. Risk values it at the edge of the collar, and refuses
+    /// it where there is no collar, or no reference price.
+    pub const fn market(instrument: InstrumentIdx, side: Side, qty: u32) -> Self {
+        let instructions = Instructions { order_type: OrderType::Market, ..Instructions::PLAIN };
+        Self { instructions, ..Self::limit(instrument, side, qty, Price(0)) }
     }
 }
 
@@ -63,8 +71,8 @@ impl Orders<'_> {
         self.core.new_order(request, self.now_ns)
     }
 
-    /// Replaces the order that `id` names: `qty` is the intended total with executions. Returns the
-    /// new client id.
+    /// Replaces the order that `id` names: `qty` is the intended total with executions. It keeps
+    /// its instructions; a market order has no price to replace. Returns the new client id.
     pub fn replace(&mut self, id: u64, qty: u32, price: Price) -> Result<u64, Refusal> {
         self.core.replace(id, (qty, price), self.now_ns)
     }

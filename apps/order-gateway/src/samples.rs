@@ -1,8 +1,10 @@
 //! Two small strategies, in the place of one's own.
 
 use market::{Price, Side};
-use order_entry::orders::{Effect, OrderEvent};
+use order_entry::Refusal;
+use order_entry::orders::{Effect, Instructions, OrderEvent, OrderField};
 use order_entry::risk::InstrumentIdx;
+use order_entry::session::SendError;
 use order_gateway::{BookEvent, OrderRequest, Orders, Sample, Strategy};
 
 /// Shares of their orders.
@@ -49,11 +51,25 @@ impl Strategy for SampleStrategy {
     }
 }
 
-/// Rests one bid at the best bid of the first instrument, and follows it.
+/// Rests one bid at the best bid of the first instrument, and follows it. It never takes, where the
+/// venue's protocol can say so.
 #[derive(Debug, Default)]
 pub(crate) struct Joiner {
     id: Option<u64>,
     price: Price,
+}
+
+impl Joiner {
+    fn join(&self, instrument: InstrumentIdx, bid: Price, orders: &mut Orders<'_>) -> Option<u64> {
+        let plain = OrderRequest::limit(instrument, Side::Buy, QTY, bid);
+        let instructions = Instructions { is_post_only: true, ..Instructions::PLAIN };
+        let sent = match orders.send(&OrderRequest { instructions, ..plain }) {
+            Err(Refusal::Session(SendError::Field(OrderField::PostOnly))) => orders.send(&plain),
+            sent => sent,
+        };
+        // A refusal by a limit is in the journal and in the counts.
+        sent.ok()
+    }
 }
 
 impl Strategy for Joiner {
@@ -67,9 +83,7 @@ impl Strategy for Joiner {
             }
             return;
         }
-        let request = OrderRequest::limit(book.instrument, Side::Buy, QTY, bid);
-        // A refusal is in the journal and in the counts.
-        self.id = orders.send(&request).ok();
+        self.id = self.join(book.instrument, bid, orders);
         self.price = bid;
     }
 }
@@ -93,7 +107,8 @@ impl Taker {
         let (side, best) = if self.owned > 0 { (Side::Sell, book.bid) } else { (Side::Buy, book.offer) };
         let Some((price, _)) = best else { return };
         let qty = if self.owned > 0 { self.owned } else { QTY };
-        let request = OrderRequest { is_ioc: true, ..OrderRequest::limit(book.instrument, side, qty, price) };
+        let instructions = Instructions::IMMEDIATE_OR_CANCEL;
+        let request = OrderRequest { instructions, ..OrderRequest::limit(book.instrument, side, qty, price) };
         match orders.send(&request) {
             Ok(id) => (self.id, self.moved) = (Some(id), None),
             // Disarmed, or no session yet: the same again later.

@@ -4,6 +4,7 @@
 
 use market::{Price, Side, Symbol};
 use order_entry::journal::{Intent, Journal, Records, Stamp};
+use order_entry::orders::Instructions;
 use order_entry::risk::{InstrumentIdx, StrategyIdx};
 use order_gateway::standby::mirror_address;
 use rdma::mirror::MirrorOptions;
@@ -23,6 +24,7 @@ fn order(id: u64) -> Intent {
         qty: 100,
         price: Price(1_000_000),
         strategy: StrategyIdx(0),
+        instructions: Instructions::PLAIN,
     }
 }
 

@@ -11,7 +11,7 @@ use order_entry::fix::session::SessionConfig;
 use order_entry::fix::{FixClient, FixClientConfig};
 use order_entry::ilink3::{self, Ilink3Client, IlinkFirm};
 use order_entry::journal::{Journal, JournalMemory};
-use order_entry::orders::OrderCapacity;
+use order_entry::orders::{Instructions, OrderCapacity};
 use order_entry::ouch::{Capacity, Ouch42Client, OuchClient};
 use order_entry::risk::{
     AccountLimits, InstrumentIdx, InstrumentLimits, KillSwitch, Limits, Rate, RateLimits, Route, SelfMatch,
@@ -116,7 +116,8 @@ impl Strategy for Trader {
             0..7 => {
                 let (side, price) = if side == 0 { (Side::Buy, mid - away) } else { (Side::Sell, mid + away) };
                 let is_ioc = self.random.below(4) == 0;
-                let request = OrderRequest { is_ioc, ..OrderRequest::limit(STOCK, side, qty, Price(price)) };
+                let instructions = if is_ioc { Instructions::IMMEDIATE_OR_CANCEL } else { Instructions::PLAIN };
+                let request = OrderRequest { instructions, ..OrderRequest::limit(STOCK, side, qty, Price(price)) };
                 let _ = orders.send(&request);
             }
             7..11 if count > 0 => {

@@ -91,9 +91,11 @@ codes! {
     TimeInForce: u8;
     DAY = b'0' "day",
     GOOD_TILL_CANCEL = b'1' "until cancelled",
+    AT_THE_OPEN = b'2' "at the open (equities)",
     IMMEDIATE_OR_CANCEL = b'3' "immediate or cancel",
     FILL_OR_KILL = b'4' "fill or kill",
     GOOD_TILL_DATE = b'6' "until a time",
+    AT_THE_CLOSE = b'7' "at the close (equities)",
 }
 
 codes! {

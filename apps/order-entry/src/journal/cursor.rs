@@ -9,10 +9,11 @@ use super::writer::{Full, Stamp};
 
 /// Words of a new order's record: its header, and its payload with zeros behind.
 const NEW_WORDS: usize = (RECORD_HEADER_LEN + NEW_LEN.next_multiple_of(8)) / 8;
-/// Bytes of a new order's payload, and of that of a strategy which is not the first: no program
-/// that knows one strategy alone passes over the others.
+/// Bytes of a new order's payload, of that of a strategy which is not the first, and of one with
+/// instructions: no program that does not know these passes over them.
 const NEW_LEN: usize = 33;
 const NEW_OF_STRATEGY_LEN: usize = 35;
+const NEW_WITH_CODE_LEN: usize = 36;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
@@ -27,13 +28,16 @@ pub(crate) struct Cursor {
 
 impl Cursor {
     /// Appends what is about to be sent. A new order is composed of words, without a copy of
-    /// unknown length: a third of the instructions.
+    /// unknown length: a third of the instructions. One with further quantities has more words than
+    /// these.
     #[inline]
     pub(crate) fn append_intent(&mut self, memory: &mut [u8], intent: &Intent, stamp: Stamp) -> Result<u64, Full> {
-        let Intent::New { id, symbol, instrument, side, is_short, qty, price, strategy } = *intent else {
-            let entry = Entry::Intent(*intent);
-            return self.append(memory, (entry.kind(), stamp), &entry.encode(), self.reserve);
+        let Intent::New { id, symbol, instrument, side, is_short, qty, price, strategy, instructions } = *intent else {
+            return self.append_entry(memory, intent, stamp);
         };
+        if instructions.quantities() != (0, 0) {
+            return self.append_entry(memory, intent, stamp);
+        }
         let (side, qty, price) = (u64::from(side_byte(side, is_short)), u64::from(qty), price.0 as u64);
         let words = [
             0,
@@ -45,10 +49,20 @@ impl Cursor {
             u64::from_le_bytes(symbol.0),
             u64::from(instrument.0) | side << 32 | qty << 40,
             qty >> 24 | price << 8,
-            price >> 56 | u64::from(strategy.0) << 8,
+            price >> 56 | u64::from(strategy.0) << 8 | u64::from(instructions.code()) << 24,
         ];
-        let len = if strategy.0 == 0 { NEW_LEN } else { NEW_OF_STRATEGY_LEN };
+        let len = match (instructions.code(), strategy.0) {
+            (0, 0) => NEW_LEN,
+            (0, _) => NEW_OF_STRATEGY_LEN,
+            _ => NEW_WITH_CODE_LEN,
+        };
         self.write_words(memory, words.map(U64::new), len)
+    }
+
+    #[cold]
+    fn append_entry(&mut self, memory: &mut [u8], intent: &Intent, stamp: Stamp) -> Result<u64, Full> {
+        let entry = Entry::Intent(*intent);
+        self.append(memory, (entry.kind(), stamp), &entry.encode(), self.reserve)
     }
 
     /// Writes the sum and the payload's length into the first word, and appends the record.

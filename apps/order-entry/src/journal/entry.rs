@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use market::{Price, Side, Symbol};
 
 use super::fields::{Reader, Writer};
-use crate::orders::{ExecId, OrderKey, VenueEvent, VenueStatus};
+use crate::orders::{ExecId, Instructions, OrderKey, VenueEvent, VenueStatus};
 use crate::risk::{InstrumentIdx, KillCause, Level, Limit, RiskReject, StrategyIdx};
 
 /// A payload of an [`Entry`].
@@ -31,6 +31,8 @@ pub enum Intent {
         price: Price,
         /// Whose it is.
         strategy: StrategyIdx,
+        /// How it is priced, how long it lives, and what else it says.
+        instructions: Instructions,
     },
     /// A replace.
     Replace {
@@ -278,15 +280,16 @@ pub(super) const fn side_byte(side: Side, is_short: bool) -> u8 {
 
 fn encode_intent(intent: &Intent, out: &mut Writer) {
     match *intent {
-        Intent::New { id, symbol, instrument, side, is_short, qty, price, strategy } => {
+        Intent::New { id, symbol, instrument, side, is_short, qty, price, strategy, instructions } => {
             out.put(id.to_le_bytes());
             out.put(symbol.0);
             out.put(instrument.0.to_le_bytes());
             out.put([side_byte(side, is_short)]);
             out.terms(qty, price);
-            if strategy != StrategyIdx(0) {
+            if strategy != StrategyIdx(0) || !instructions.is_plain() {
                 out.put(strategy.0.to_le_bytes());
             }
+            encode_instructions(&instructions, out);
         }
         Intent::Replace { target, id, qty, price } => {
             out.put(target.to_le_bytes());
@@ -307,11 +310,37 @@ fn decode_intent(kind: u16, from: &mut Reader<'_>) -> Option<Intent> {
             let (side, is_short) = (Side::from_wire(byte), byte == SHORT);
             let (qty, price) = (from.u32()?, from.price()?);
             let strategy = StrategyIdx(if from.0.is_empty() { 0 } else { u16::from_le_bytes(from.take()?) });
-            Intent::New { id: first, symbol, instrument, side, is_short, qty, price, strategy }
+            let instructions = decode_instructions(from)?;
+            Intent::New { id: first, symbol, instrument, side, is_short, qty, price, strategy, instructions }
         }
         2 => Intent::Replace { target: first, id: from.u64()?, qty: from.u32()?, price: from.price()? },
         _ => Intent::Cancel { target: first },
     })
+}
+
+/// Nothing of an order that says nothing, as in a journal of version 2; the quantities where it has
+/// some.
+fn encode_instructions(instructions: &Instructions, out: &mut Writer) {
+    if instructions.is_plain() {
+        return;
+    }
+    out.put([instructions.code()]);
+    let (min_qty, shown) = instructions.quantities();
+    if (min_qty, shown) != (0, 0) {
+        out.put(min_qty.to_le_bytes());
+        out.put(shown.to_le_bytes());
+    }
+}
+
+fn decode_instructions(from: &mut Reader<'_>) -> Option<Instructions> {
+    if from.0.is_empty() {
+        return Some(Instructions::PLAIN);
+    }
+    let code = from.u8()?;
+    let quantities = if from.0.is_empty() { None } else { Some((from.u32()?, from.u32()?)) };
+    let instructions = Instructions::from_code(code, quantities.unwrap_or_default())?;
+    // What says nothing is left out.
+    (quantities != Some((0, 0)) && !instructions.is_plain()).then_some(instructions)
 }
 
 /// Whose limit it was. Nothing where no level has it, as in a journal that knew none.

@@ -16,8 +16,9 @@ pub const PAYLOAD_MAX: usize = u16::MAX as usize;
 
 const MAGIC: [u8; 8] = *b"WPORDERS";
 /// The version that is written. Version 2 has openings, corrections with an id of their own, and
-/// symbols of what is unblocked: a program that passes over them has wrong positions.
-const VERSION: u32 = 2;
+/// symbols of what is unblocked: a program that passes over them has wrong positions. Version 3 has
+/// instructions of orders: one that does not know them replaces an order by another one.
+const VERSION: u32 = 3;
 /// The first version that is read.
 const FIRST: u32 = 1;
 

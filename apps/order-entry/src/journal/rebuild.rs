@@ -161,12 +161,13 @@ impl Rebuild {
 
     fn request(&mut self, intent: &Intent, table: &mut OrderTable, gate: &mut RiskGate) -> bool {
         match *intent {
-            Intent::New { id, symbol, instrument, side, is_short, qty, price, strategy } => {
+            Intent::New { id, symbol, instrument, side, is_short, qty, price, strategy, instructions } => {
                 let instrument = self.instruments.find(symbol, instrument);
                 self.session.next_id = self.session.next_id.max(id.saturating_add(1));
                 let slot = table.restore_order(id, (instrument, side), (qty, price), SENT_NS);
                 let Ok(slot) = slot else { return false };
                 table.assign(slot, strategy);
+                table.instruct(slot, &instructions);
                 if is_short {
                     table.mark_short(slot);
                 }

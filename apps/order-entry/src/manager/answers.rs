@@ -197,6 +197,7 @@ impl<M: JournalMemory> OrderManager<M> {
             StatedTerms::Open(open, price) => (order.cum().saturating_add(open), price.unwrap_or(order.price())),
             StatedTerms::Price(price) => (order.qty(), price),
         };
+        let price = order.worst_price(price);
         let is_other = (qty, price) != (order.qty(), order.price());
         is_other.then_some(VenueEvent::Restated { qty, price, reason: 0 })
     }

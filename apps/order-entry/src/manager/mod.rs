@@ -23,7 +23,9 @@ use market::{Side, Symbol};
 
 use self::rehearsal::Rehearsal;
 use crate::journal::{Entry, Full, Journal, JournalError, JournalMemory, Rebuild, Record, Stamp};
-use crate::orders::{Alarm, OrderCapacity, OrderKey, OrderRules, OrderTable, Query, RequestError, TradeTotals};
+use crate::orders::{
+    Alarm, OrderCapacity, OrderField, OrderKey, OrderRules, OrderTable, Query, RequestError, TradeTotals,
+};
 use crate::risk::{InstrumentIdx, KillCause, KillSwitch, Limits, RiskCapacity, RiskGate, RiskReject, StaleLimits};
 use crate::session::SendError;
 
@@ -79,6 +81,8 @@ pub enum Refusal {
     Disk,
     /// There is no instrument or order of this number.
     Unknown,
+    /// The order contradicts itself in this field.
+    Contradiction(OrderField),
     /// The line did not take it.
     Unsent,
 }
@@ -92,6 +96,7 @@ impl fmt::Display for Refusal {
             Self::Session(error) => error.fmt(f),
             Self::Disk => f.write_str("the journal's disk failed"),
             Self::Unknown => f.write_str("there is no instrument or order of this number"),
+            Self::Contradiction(field) => write!(f, "the order's {field} contradicts what else it says"),
             Self::Unsent => f.write_str("the line did not take the order"),
         }
     }

@@ -35,12 +35,12 @@ impl Passage<'_> {
         (now_ns, stamp): (u64, Stamp),
     ) -> Result<Cleared, Refusal> {
         let Self { table, gate, cursor, memory } = self;
-        let NewOrder { instrument, side, qty, strategy, .. } = *order;
+        let NewOrder { instrument, side, qty, strategy, instructions, .. } = *order;
         let slot = table.may_open(id, instrument).map_err(Refusal::State)?;
         let is_short = gate.is_short(order);
         let passed = gate.pass_new(slot, order, market, now_ns).map_err(Refusal::Risk)?;
         let price = passed.price();
-        let intent = Intent::New { id, symbol, instrument, side, is_short, qty, price, strategy };
+        let intent = Intent::New { id, symbol, instrument, side, is_short, qty, price, strategy, instructions };
         cursor.append_intent(memory, &intent, stamp).map_err(Refusal::Journal)?;
         Ok(Cleared { slot, passed, is_short })
     }
@@ -111,6 +111,9 @@ impl<M: JournalMemory> OrderManager<M> {
         self.table.assign(*slot, order.strategy);
         if *is_short {
             self.table.mark_short(*slot);
+        }
+        if !order.instructions.is_plain() {
+            self.table.instruct(*slot, &order.instructions);
         }
     }
 

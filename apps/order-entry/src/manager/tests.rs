@@ -4,8 +4,8 @@ use super::*;
 use crate::journal::{HEADER_LEN, Intent, SessionMark};
 use crate::orders::{End, OrderKey, State, VenueEvent, VenueMessage};
 use crate::risk::{
-    AccountLimits, InstrumentIdx, InstrumentLimits, Level, LevelLimits, Limit, Market, NewOrder, OrderPrice, Rate,
-    RateLimits, Route, SelfMatch, StrategyIdx,
+    AccountLimits, InstrumentIdx, InstrumentLimits, Level, LevelLimits, Limit, Market, NewOrder, Rate, RateLimits,
+    Route, SelfMatch, StrategyIdx,
 };
 
 mod doubt;
@@ -50,8 +50,7 @@ fn manager(journal_len: usize) -> OrderManager<Vec<u8>> {
 }
 
 fn buy(manager: &mut OrderManager<Vec<u8>>, id: u64, qty: u32) -> Result<usize, Refusal> {
-    let (side, price, route) = (Side::Buy, OrderPrice::Limit(TEN), Route::default());
-    let order = NewOrder { instrument: InstrumentIdx(0), side, qty, price, route, strategy: StrategyIdx(0) };
+    let order = NewOrder::limit(InstrumentIdx(0), Side::Buy, qty, TEN);
     let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 10 * id };
     manager.new_order(id, SYMBOL, &order, &market, 10 * id)
 }

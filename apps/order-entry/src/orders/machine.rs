@@ -174,8 +174,8 @@ impl OrderTable {
             return;
         }
         order.life = Life::Live;
-        (order.qty, order.price) = (qty, price);
-        outcome.effect = Effect::Restated { leaves: order.leaves(), price };
+        (order.qty, order.price) = (qty, order.worst_price(price));
+        outcome.effect = Effect::Restated { leaves: order.leaves(), price: order.price };
         self.end_if_filled(slot, outcome);
     }
 

@@ -18,6 +18,7 @@ mod doubt;
 mod event;
 mod executions;
 mod id_map;
+mod instructions;
 mod machine;
 mod message;
 mod order;
@@ -28,6 +29,8 @@ mod venue_state;
 
 pub use doubt::Query;
 pub use event::{Alarm, Effect, OrderEvent, Outcome, VenueEvent, VenueStatus};
+pub(crate) use instructions::Vocabulary;
+pub use instructions::{Display, Instructions, OrderField, OrderType, TimeInForce};
 pub use message::{StatedTerms, VenueMessage};
 pub use order::{End, Order, PendingReplace, State};
 pub use table::{OrderCapacity, OrderKey, OrderRules, OrderTable, RequestError};

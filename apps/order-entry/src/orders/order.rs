@@ -3,6 +3,7 @@
 use arrayvec::ArrayVec;
 use market::{Price, Side};
 
+use super::instructions::Instructions;
 use crate::risk::{InstrumentIdx, StrategyIdx};
 
 /// Replaces of one order that may be unanswered at once.
@@ -104,6 +105,7 @@ pub struct Order {
     /// Newest last.
     pub(super) venue_ids: ArrayVec<u64, VENUE_IDS>,
     pub(super) pending: ArrayVec<PendingReplace, PENDING>,
+    pub(super) instructions: Instructions,
 }
 
 impl Order {
@@ -130,6 +132,17 @@ impl Order {
     /// The price, as the venue accepted it last.
     pub const fn price(&self) -> Price {
         self.price
+    }
+
+    /// How it is priced, how long it lives, and what else it says.
+    pub const fn instructions(&self) -> &Instructions {
+        &self.instructions
+    }
+
+    /// The worst price of the order where the venue states `price`: its own, unless that is the
+    /// venue's to move.
+    pub(crate) const fn worst_price(&self, price: Price) -> Price {
+        if self.instructions.moves_price() { self.price } else { price }
     }
 
     /// The client id on which the next cancel or replace builds: the last accepted one.

@@ -9,6 +9,7 @@ use market::{Price, Side};
 use super::event::Effect;
 use super::executions::{Executions, Worth};
 use super::id_map::{ExecId, IdMap};
+use super::instructions::Instructions;
 use super::order::{CHAIN, End, Life, Order, PENDING, PendingReplace, VENUE_IDS};
 use crate::risk::{Bitmap, InstrumentIdx, StrategyIdx};
 
@@ -220,6 +221,11 @@ impl OrderTable {
     /// The order in `slot` is the strategy's.
     pub(crate) fn assign(&mut self, slot: usize, strategy: StrategyIdx) {
         self.orders[slot].strategy = strategy;
+    }
+
+    /// The order in `slot` says so. One that says nothing needs no call.
+    pub(crate) fn instruct(&mut self, slot: usize, instructions: &Instructions) {
+        self.orders[slot].instructions = *instructions;
     }
 
     /// The order in `slot` was not sent after all.

@@ -43,6 +43,9 @@ codes! {
     HIDDEN = b'N' "hidden",
     ATTRIBUTABLE = b'A' "visible with the firm's name",
     CONFORMANT = b'Z' "conformant",
+    POST_ONLY = b'P' "post-only (4.2)",
+    MIDPOINT = b'M' "midpoint peg (4.2)",
+    MIDPOINT_POST_ONLY = b'W' "midpoint peg, post-only (4.2)",
 }
 
 codes! {

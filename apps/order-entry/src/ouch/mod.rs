@@ -37,6 +37,7 @@ mod reject;
 mod template;
 pub mod v42;
 pub mod v50;
+mod words;
 
 pub use account::{Account, FENCE_LEN};
 pub use client::{OuchClient, OuchClientError};

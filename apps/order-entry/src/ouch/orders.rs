@@ -1,12 +1,12 @@
 //! A session of OUCH 5.0 with its orders: everything between a strategy and a line.
 
-use market::{Price, Symbol};
+use market::Symbol;
 
-use super::{OuchClient, OuchClientError, PRICE_MAX, QUANTITY_MAX};
+use super::{OuchClient, OuchClientError, words};
 use crate::journal::{Journal, JournalMemory, SessionMark};
 use crate::orders::OrderKey;
-use crate::risk::{Market, NewOrder, OrderPrice, Route};
-use crate::session::{SendError, SessionEvent};
+use crate::risk::{Market, NewOrder, Route};
+use crate::session::{OrderTerms, SendError, SessionEvent};
 use crate::soupbin::ClientConfig;
 use crate::{ManagerConfig, OrderManager, Refusal};
 
@@ -144,9 +144,8 @@ impl<M: JournalMemory> OuchOrders<M> {
         now_ns: u64,
         send: impl FnOnce(u32) -> bool,
     ) -> Result<u32, Refusal> {
-        if order.qty > QUANTITY_MAX || !has_price(order.price) {
-            return Err(Refusal::Session(SendError::Range));
-        }
+        let NewOrder { qty, price, instructions, .. } = *order;
+        words::check_50(&OrderTerms { qty, price, instructions }).map_err(Refusal::Session)?;
         let id = self.session.take_id(now_ns).ok_or(Refusal::Session(SendError::Closed))?;
         self.is_cold = false;
         self.orders.send_order(u64::from(id), symbol, order, market, now_ns, || send(id))?;
@@ -180,9 +179,4 @@ impl<M: JournalMemory> OuchOrders<M> {
     pub fn sent(&mut self, len: usize) {
         self.session.sent(len);
     }
-}
-
-/// Whether the protocol has the price. A market order has none but in a cross.
-const fn has_price(price: OrderPrice) -> bool {
-    matches!(price, OrderPrice::Limit(Price(price)) if price > 0 && price <= PRICE_MAX as i64)
 }

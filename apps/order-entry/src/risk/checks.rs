@@ -7,11 +7,12 @@ use super::gate::{Buckets, RiskGate};
 use super::levels::{Ask, Level};
 use super::limits::{InstrumentLimits, Limits, RateLimits, SelfMatch};
 use super::multiplier::Multiplier;
-use super::order::{InstrumentIdx, Market, NewOrder, OrderPrice, Replace, Route};
+use super::order::{InstrumentIdx, Market, NewOrder, Replace, Route};
 use super::passed::{Passed, Pending, Poured};
 use super::rate::{Bucket, Overflow, Rate};
 use super::reject::{Limit, RiskReject};
 use super::reservation::{Terms, notional};
+use crate::orders::OrderType;
 
 /// What the sums are asked for.
 #[derive(Clone, Copy)]
@@ -97,7 +98,7 @@ impl RiskGate {
     }
 
     fn try_new(&mut self, slot: usize, order: &NewOrder, market: &Market, now_ns: u64) -> Result<Passed, RiskReject> {
-        let NewOrder { instrument, side, qty, price, route, strategy } = *order;
+        let NewOrder { instrument, side, qty, price, route, strategy, .. } = *order;
         self.may_trade(instrument, market, now_ns)?;
         let Self { limits, exposures, levels, reservations, ports, units, duplicates, pending, .. } = self;
         let slots = reservations.len();
@@ -106,7 +107,11 @@ impl RiskGate {
         }
         let sums = Sums::of(limits, exposures, instrument)?;
         let multiplier = sums.exposure.multiplier;
-        let price = check_terms(sums.limits, multiplier, side, (qty, price), market)?;
+        let price = match order.instructions.order_type {
+            OrderType::Market => market_price(sums.limits, side, market)?,
+            _ => price,
+        };
+        check_terms(sums.limits, multiplier, (qty, price), market)?;
         let terms = Terms { price, leaves: qty };
         let notional = terms.notional(multiplier);
         sums.check(&Request { instrument, side, price, qty_more: qty, notional_more: notional })?;
@@ -149,7 +154,7 @@ impl RiskGate {
         self.may_trade(instrument, market, now_ns)?;
         let Self { limits, exposures, levels, reservations, ports, units, .. } = self;
         let sums = Sums::of(limits, exposures, instrument)?;
-        check_terms(sums.limits, multiplier, side, (order.qty, OrderPrice::Limit(order.price)), market)?;
+        check_terms(sums.limits, multiplier, (order.qty, order.price), market)?;
         if is_again {
             return Err(reject(Limit::Duplicate, limits.account.duplicate_window_ns as i64, 0));
         }
@@ -314,24 +319,30 @@ fn routed<'a>(
     Ok((port, unit))
 }
 
-/// Quantity, collar and notional of one order. Returns the price at which it is valued.
+/// The price at which a market order is valued: the collar's edge, the worst that a limit order
+/// could have. Without a collar it has none.
+#[cold]
+fn market_price(limits: &InstrumentLimits, side: Side, market: &Market) -> Result<Price, RiskReject> {
+    let reference = market.reference.ok_or(reject(Limit::NoReference, 0, 0))?;
+    match limits.collar_bps {
+        0 => Err(reject(Limit::Collar, 0, reference.0)),
+        collar_bps => Ok(edge(reference, side, collar_bps)),
+    }
+}
+
+/// Quantity, collar and notional of one order.
 #[inline(always)]
 fn check_terms(
     limits: &InstrumentLimits,
     multiplier: Multiplier,
-    side: Side,
-    (qty, price): (u32, OrderPrice),
+    (qty, price): (u32, Price),
     market: &Market,
-) -> Result<Price, RiskReject> {
+) -> Result<(), RiskReject> {
     if qty > limits.qty_max || qty == 0 {
         return Err(reject(Limit::Quantity, i64::from(limits.qty_max), i64::from(qty)));
     }
     let Some(reference) = market.reference else {
         return Err(reject(Limit::NoReference, 0, 0));
-    };
-    let price = match price {
-        OrderPrice::Limit(price) => price,
-        OrderPrice::Market => edge(reference, side, limits.collar_bps),
     };
     // In 128 bits, where no product of two prices overflows.
     let distance = u128::from(price.0.abs_diff(reference.0)) * 10_000;
@@ -342,7 +353,7 @@ fn check_terms(
     if notional > limits.notional_max {
         return Err(reject(Limit::Notional, limits.notional_max, notional));
     }
-    Ok(price)
+    Ok(())
 }
 
 /// The worst price inside the collar.

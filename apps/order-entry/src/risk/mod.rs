@@ -35,7 +35,7 @@ pub use kill::{KillCause, KillSwitch};
 pub use levels::{Level, LevelLimits};
 pub use limits::{AccountLimits, Bitmap, InstrumentLimits, Limits, RateLimits, SelfMatch, SingleLimits, StaleLimits};
 pub use multiplier::Multiplier;
-pub use order::{InstrumentIdx, Market, NewOrder, OrderPrice, Replace, Route, StrategyIdx};
+pub use order::{InstrumentIdx, Market, NewOrder, Replace, Route, StrategyIdx};
 pub(crate) use passed::Passed;
 pub use rate::Rate;
 pub use reject::{Limit, RiskReject};

@@ -2,6 +2,8 @@
 
 use market::{Price, Side};
 
+use crate::orders::Instructions;
+
 /// The firm's number for an instrument: the position of its limits in the block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstrumentIdx(pub u32);
@@ -19,15 +21,6 @@ pub struct Route {
     pub unit: u16,
 }
 
-/// The price of an order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OrderPrice {
-    /// No worse than this.
-    Limit(Price),
-    /// Any: valued at the edge of the collar, the worst price that a limit order could have.
-    Market,
-}
-
 /// An order that is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewOrder {
@@ -37,8 +30,11 @@ pub struct NewOrder {
     pub side: Side,
     /// Shares or contracts.
     pub qty: u32,
-    /// The price, or market.
-    pub price: OrderPrice,
+    /// The worst price. That of a market order says nothing: it is valued at the edge of the
+    /// collar, the worst price that a limit order could have.
+    pub price: Price,
+    /// How it is priced, how long it lives, and what else it says.
+    pub instructions: Instructions,
     /// The session and unit.
     pub route: Route,
     /// Whose it is.
@@ -48,8 +44,8 @@ pub struct NewOrder {
 impl NewOrder {
     /// A limit order of the first strategy, by the first session and unit.
     pub const fn limit(instrument: InstrumentIdx, side: Side, qty: u32, price: Price) -> Self {
-        let route = Route { port: 0, unit: 0 };
-        Self { instrument, side, qty, price: OrderPrice::Limit(price), route, strategy: StrategyIdx(0) }
+        let (route, strategy) = (Route { port: 0, unit: 0 }, StrategyIdx(0));
+        Self { instrument, side, qty, price, instructions: Instructions::PLAIN, route, strategy }
     }
 }
 

@@ -29,7 +29,7 @@ pub use reassembly::Reassembly;
 pub use recovery::{Fate, Recovery, Resend};
 pub use unread::READ_ATTEMPTS;
 pub(crate) use unread::Unread;
-pub use venue::{SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
+pub use venue::{OrderTerms, SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
 
 /// Nanoseconds of a second.
 pub const SECOND_NS: u64 = 1_000_000_000;

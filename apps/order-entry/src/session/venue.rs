@@ -15,7 +15,7 @@ use core::fmt;
 use market::{Price, Side, Symbol};
 
 use crate::journal::SessionMark;
-use crate::orders::{OrderRules, VenueMessage};
+use crate::orders::{Instructions, OrderField, OrderRules, OrderType, VenueMessage};
 use crate::risk::InstrumentIdx;
 
 /// An order as it goes to the venue.
@@ -33,10 +33,42 @@ pub struct WireOrder {
     pub is_short: bool,
     /// Shares; of a replace the intended total with executions.
     pub qty: u32,
-    /// The limit.
+    /// The worst price; of a market order that at which it was valued, which no message has.
     pub price: Price,
-    /// It trades at once or never.
-    pub is_ioc: bool,
+    /// How it is priced, how long it lives, and what else it says; of a replace those of the order.
+    pub instructions: Instructions,
+}
+
+/// What decides whether a protocol can say an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderTerms {
+    /// Shares; of a replace the intended total with executions.
+    pub qty: u32,
+    /// The worst price; that of a market order says nothing.
+    pub price: Price,
+    /// How it is priced, how long it lives, and what else it says.
+    pub instructions: Instructions,
+}
+
+impl OrderTerms {
+    /// Those of a limit order that says nothing else.
+    pub const fn limit(qty: u32, price: Price) -> Self {
+        Self { qty, price, instructions: Instructions::PLAIN }
+    }
+
+    /// Whether the price is one of 1 to `max`, or says nothing.
+    #[inline]
+    pub(crate) fn has_price(&self, max: i64) -> bool {
+        self.instructions.order_type == OrderType::Market || (1..=max).contains(&self.price.0)
+    }
+}
+
+impl WireOrder {
+    /// What decides whether a protocol can say it.
+    #[inline]
+    pub const fn terms(&self) -> OrderTerms {
+        OrderTerms { qty: self.qty, price: self.price, instructions: self.instructions }
+    }
 }
 
 /// The order that a cancel, a replace or a question names.
@@ -130,6 +162,8 @@ pub enum SendError {
     Closed,
     /// The protocol cannot say it: a price or a quantity is out of its range.
     Range,
+    /// The protocol cannot say what the order has in this field.
+    Field(OrderField),
     /// The ids of the day are used up.
     Ids,
     /// The output has no room: the line takes less than is sent.
@@ -141,6 +175,7 @@ impl fmt::Display for SendError {
         f.write_str(match self {
             Self::Closed => "the session takes no orders now",
             Self::Range => "the venue's protocol has no such price or quantity",
+            Self::Field(field) => return write!(f, "the venue's protocol cannot say this {field}"),
             Self::Ids => "the ids of the day are used up",
             Self::Room => "the line takes less than is sent",
         })
@@ -211,7 +246,7 @@ pub trait VenueSession: fmt::Debug {
 
     /// Whether [`VenueSession::new_order`] could write such an order. Asked before the journal is
     /// written, so that afterwards only a broken line can stop it.
-    fn may_send(&self, qty: u32, price: Price) -> Result<(), SendError>;
+    fn may_send(&self, terms: &OrderTerms) -> Result<(), SendError>;
 
     /// Whether a cancel, of one order or of all, could be written. Asked before the journal is
     /// written, so that a line that has stopped reading does not fill it.

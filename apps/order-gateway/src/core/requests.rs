@@ -3,9 +3,9 @@
 use market::Price;
 use order_entry::Refusal;
 use order_entry::journal::JournalMemory;
-use order_entry::orders::OrderKey;
-use order_entry::risk::{NewOrder, OrderPrice};
-use order_entry::session::{VenueSession, WireOrder, WireTarget};
+use order_entry::orders::{Instructions, OrderField, OrderKey, OrderType};
+use order_entry::risk::NewOrder;
+use order_entry::session::{OrderTerms, VenueSession, WireOrder, WireTarget};
 
 use super::Core;
 use crate::orders::OrderRequest;
@@ -22,16 +22,19 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     }
 
     fn try_order(&mut self, request: &OrderRequest, now_ns: u64) -> Result<u64, Refusal> {
-        let OrderRequest { instrument, side, qty, price, is_ioc, strategy } = *request;
+        let OrderRequest { instrument, side, qty, price, instructions, strategy } = *request;
+        if let Some(field) = instructions.contradiction(qty) {
+            return Err(Refusal::Contradiction(field));
+        }
         let idx = instrument.0 as usize;
         let (of, market) = (*self.instruments.get(idx).ok_or(Refusal::Unknown)?, self.markets[idx]);
-        self.session.may_send(qty, price).map_err(Refusal::Session)?;
+        self.session.may_send(&OrderTerms { qty, price, instructions }).map_err(Refusal::Session)?;
         let id = self.session.next_id();
-        let order = NewOrder { instrument, side, qty, price: OrderPrice::Limit(price), route: of.route, strategy };
+        let order = NewOrder { instrument, side, qty, price, instructions, route: of.route, strategy };
         let opened = self.manager.new_order(id, of.symbol, &order, &market, now_ns);
         self.skip_after_disk(&opened, id, now_ns);
         let is_short = self.manager.orders().get(opened?).is_some_and(|order| order.is_short());
-        let wire = WireOrder { id, instrument, symbol: of.symbol, side, is_short, qty, price, is_ioc };
+        let wire = WireOrder { id, instrument, symbol: of.symbol, side, is_short, qty, price, instructions };
         let sent = self.session.new_order(now_ns, &wire);
         self.used(id, now_ns);
         if let Err(error) = sent {
@@ -43,9 +46,10 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     }
 
     fn try_replace(&mut self, of: u64, (qty, price): (u32, Price), now_ns: u64) -> Result<u64, Refusal> {
-        self.session.may_send(qty, price).map_err(Refusal::Session)?;
         let slot = self.manager.orders().find(OrderKey::Client(of)).ok_or(Refusal::Unknown)?;
         let target = self.target(slot).ok_or(Refusal::Unknown)?;
+        let instructions = self.replaced_instructions(slot, qty)?;
+        self.session.may_send(&OrderTerms { qty, price, instructions }).map_err(Refusal::Session)?;
         let WireTarget { instrument, symbol, side, is_short, .. } = target;
         let idx = instrument.0 as usize;
         let (of, market) = (*self.instruments.get(idx).ok_or(Refusal::Unknown)?, self.markets[idx]);
@@ -53,7 +57,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         let noted = self.manager.replace(slot, id, (qty, price), (&market, of.route), now_ns);
         self.skip_after_disk(&noted, id, now_ns);
         noted?;
-        let wire = WireOrder { id, instrument, symbol, side, is_short, qty, price, is_ioc: false };
+        let wire = WireOrder { id, instrument, symbol, side, is_short, qty, price, instructions };
         let sent = self.session.replace_order(now_ns, &target, &wire);
         self.used(id, now_ns);
         if let Err(error) = sent {
@@ -62,6 +66,20 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         }
         self.counts.replaces += 1;
         Ok(id)
+    }
+
+    /// What a replace of the order in `slot` by one of `qty` shares says besides: what the order
+    /// said. One that has no price cannot be given another.
+    fn replaced_instructions(&self, slot: usize, qty: u32) -> Result<Instructions, Refusal> {
+        let order = self.manager.orders().get(slot).ok_or(Refusal::Unknown)?;
+        let instructions = *order.instructions();
+        if instructions.order_type == OrderType::Market {
+            return Err(Refusal::Contradiction(OrderField::OrderType));
+        }
+        match instructions.contradiction(qty) {
+            Some(field) => Err(Refusal::Contradiction(field)),
+            None => Ok(instructions),
+        }
     }
 
     /// Cancels what is open of the order in `slot`. A full journal does not stop a cancel.

@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 
-use market::{Price, Symbol};
+use market::Symbol;
 use order_entry::journal::SessionMark;
 use order_entry::orders::{OrderKey, OrderRules, VenueEvent, VenueMessage};
-use order_entry::session::{SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
+use order_entry::session::{OrderTerms, SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
 
 /// Cancels each order by itself, as FIX does.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl VenueSession for Line {
         self.next_id += 1;
     }
 
-    fn may_send(&self, _qty: u32, _price: Price) -> Result<(), SendError> {
+    fn may_send(&self, _terms: &OrderTerms) -> Result<(), SendError> {
         self.may_cancel()
     }
 

@@ -4,7 +4,7 @@
 
 use market::{Price, Side, Symbol};
 use order_entry::journal::{Journal, JournalMemory};
-use order_entry::orders::{OrderCapacity, OrderEvent};
+use order_entry::orders::{Instructions, OrderCapacity, OrderEvent};
 use order_entry::ouch::v50::{
     AccountQueryResponse, EnterOrder, Field, Inbound, OrderAccepted, OrderCanceled, OrderExecuted, OrderRejected,
 };
@@ -36,6 +36,7 @@ pub struct Buyer {
     pub is_open: bool,
     pub side: Side,
     pub strategy: StrategyIdx,
+    pub instructions: Instructions,
     /// The order that the next book replaces.
     pub replace: Option<u64>,
     /// The order that the next book cancels.
@@ -53,8 +54,8 @@ impl Strategy for Buyer {
             orders.cancel(id).unwrap();
             return;
         }
-        let (instrument, strategy) = (book.instrument, self.strategy);
-        let request = OrderRequest { strategy, ..OrderRequest::limit(instrument, self.side, qty, price) };
+        let (instrument, strategy, instructions) = (book.instrument, self.strategy, self.instructions);
+        let request = OrderRequest { strategy, instructions, ..OrderRequest::limit(instrument, self.side, qty, price) };
         match orders.send(&request) {
             Ok(id) => self.ids.push(id),
             Err(refusal) => self.refusals.push(refusal),

@@ -2,7 +2,7 @@
 
 use crate::limits;
 use market::{Price, Side};
-use order_entry::orders::OrderCapacity;
+use order_entry::orders::{Instructions, OrderCapacity};
 use order_entry::risk::{
     AccountLimits, InstrumentIdx, InstrumentLimits, Limits, Rate, RateLimits, RiskCapacity, SelfMatch,
 };
@@ -40,7 +40,8 @@ impl Trader {
         let cents = if is_ioc { 3 } else { -(self.draw(6) as i64) };
         let better = if side == Side::Buy { cents } else { -cents };
         let (qty, price) = (1 + self.draw(300) as u32, Price(self.price.0 + 100 * better));
-        let _ = orders.send(&OrderRequest { is_ioc, ..OrderRequest::limit(STOCK, side, qty, price) });
+        let instructions = if is_ioc { Instructions::IMMEDIATE_OR_CANCEL } else { Instructions::PLAIN };
+        let _ = orders.send(&OrderRequest { instructions, ..OrderRequest::limit(STOCK, side, qty, price) });
     }
 
     fn act(&mut self, orders: &mut Orders<'_>) {

@@ -1,7 +1,7 @@
 //! Version 2.
 
 use market::{Price, Symbol};
-use matching_engine::{Display, Life, Peg, PegTo, Pricing, SelfTrade, Terms};
+use matching_engine::{CrossKind, Display, Life, Peg, PegTo, Pricing, SelfTrade, Terms};
 use order_entry::Text;
 use order_entry::boe::v2::{
     CancelOrder, CancelRejected, Field, FieldId, Inbound, MassCancelAcknowledgment, ModifyOrder, NewOrder, Optional,
@@ -301,7 +301,9 @@ pub(super) fn life(time_in_force: TimeInForce, expire_ns: u64, epoch_ns: u64) ->
         TimeInForce::IMMEDIATE_OR_CANCEL => Ok(Life::ImmediateOrCancel),
         TimeInForce::FILL_OR_KILL => Ok(Life::FillOrKill),
         TimeInForce::GOOD_TILL_DATE => Ok(Life::Until(expire_ns.saturating_sub(epoch_ns))),
-        _ => Err("TimeInForce must be 0, 1, 3, 4 or 6"),
+        TimeInForce::AT_THE_OPEN => Ok(Life::Cross(CrossKind::Opening)),
+        TimeInForce::AT_THE_CLOSE => Ok(Life::Cross(CrossKind::Closing)),
+        _ => Err("TimeInForce must be 0, 1, 2, 3, 4, 6 or 7"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Version 3.
 
 use market::{Price, Symbol};
-use matching_engine::{Display, Pricing, SelfTrade, SelfTradeRule, Terms};
+use matching_engine::{Display, Life, Pricing, SelfTrade, SelfTradeRule, Terms};
 use order_entry::Text;
 use order_entry::boe::v3::{
     CancelRejected, Inbound, MassCancelAcknowledgment, MassCancelInst, MassCancelRejected, ModifyOrder, ModifyRejected,
@@ -117,7 +117,10 @@ fn take_new(venue: &mut Venue, account: usize, order: &NewOrder, during_replay: 
 
 fn terms_of_new(order: &NewOrder, epoch_ns: u64) -> Result<Terms, &'static str> {
     let pricing = pricing(order.order_type, Price(order.price.get()), Price(order.stop_price.get()))?;
-    let life = life(order.time_in_force, order.expire_ns.get(), epoch_ns)?;
+    let life = match life(order.time_in_force, order.expire_ns.get(), epoch_ns)? {
+        Life::Cross(_) => return Err("TimeInForce must be 0, 1, 3, 4 or 6"),
+        life => life,
+    };
     let (qty, min_qty) = (order.quantity.get(), order.min_quantity.get());
     // An order with a minimum rests hidden.
     let display = if min_qty > 0 { Display::Hidden } else { Display::Full };

@@ -11,7 +11,9 @@ use order_entry::ouch::v42::{
     ReplaceOrder, SYSTEM_HOURS,
 };
 use order_entry::ouch::v50::{self, Field};
-use order_entry::ouch::{BboWeight, OuchError, RejectReason, RejectReason42, TimeInForce};
+use order_entry::ouch::{
+    BboWeight, Display, OuchError, PostOnly, PriceType, RejectReason, RejectReason42, TimeInForce,
+};
 
 use super::account::Key;
 use super::{Effect, Venue};
@@ -121,7 +123,7 @@ impl Orders42 {
             cross_type: order.cross_type,
             cl_ord_id: order.token,
         };
-        message.emit(&options(order.min_quantity.get(), seconds), out)
+        message.emit(&options(order.min_quantity.get(), seconds, order.display), out)
     }
 
     fn replace(&mut self, replace: &ReplaceOrder, out: &mut [u8]) -> Option<usize> {
@@ -144,7 +146,7 @@ impl Orders42 {
             intermarket_sweep: replace.intermarket_sweep,
             cl_ord_id: replace.new_token,
         };
-        message.emit(&options(replace.min_quantity.get(), seconds), out)
+        message.emit(&options(replace.min_quantity.get(), seconds, replace.display), out)
     }
 
     fn cancel(&self, cancel: &CancelOrder, out: &mut [u8]) -> Option<usize> {
@@ -225,8 +227,14 @@ const fn life(time_in_force: u32) -> (TimeInForce, u32) {
     }
 }
 
-fn options(min_quantity: u32, seconds: u32) -> Vec<Field<'static>> {
+/// The options of 5.0 that say the same. 4.2 says post-only and midpoint pegs where it says what is
+/// shown.
+fn options(min_quantity: u32, seconds: u32, display: Display) -> Vec<Field<'static>> {
     let mut options = vec![Field::UserRefIdx(IDX)];
+    let is_midpoint = matches!(display, Display::MIDPOINT | Display::MIDPOINT_POST_ONLY);
+    let is_post_only = matches!(display, Display::POST_ONLY | Display::MIDPOINT_POST_ONLY);
+    options.extend(is_midpoint.then_some(Field::PriceType(PriceType::MIDPOINT_PEG)));
+    options.extend(is_post_only.then_some(Field::PostOnly(PostOnly::POST_ONLY)));
     options.extend((min_quantity > 0).then(|| Field::MinQuantity(min_quantity.into())));
     options.extend((seconds > 0).then(|| Field::ExpireSeconds(seconds.into())));
     options

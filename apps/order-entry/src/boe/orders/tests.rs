@@ -6,10 +6,11 @@ use crate::boe::v2::{Field, Inbound, OrderAcknowledgment, OrderCancelled, OrderE
 use crate::boe::{
     Capacity, Credentials, LoginStatus, ReasonCode, Server, ServerConfig, ServerEvent, UnitSequence, Version, v3,
 };
-use crate::orders::{OrderKey, VenueEvent};
+use crate::orders::{Display, Instructions, OrderField, OrderKey, OrderType, TimeInForce, VenueEvent};
 use crate::risk::InstrumentIdx;
-use crate::session::{Output, READ_ATTEMPTS, SendError, VenueSession, WireOrder, WireTarget};
+use crate::session::{OrderTerms, Output, READ_ATTEMPTS, SendError, VenueSession, WireOrder, WireTarget};
 
+const PLAIN: Instructions = Instructions::PLAIN;
 const STOCK: Symbol = Symbol(*b"WIRE    ");
 
 fn client<W: OrderWords>() -> BoeOrderClient<W> {
@@ -105,7 +106,16 @@ impl<W: OrderWords> Line<W> {
 
 fn wire(id: u64) -> WireOrder {
     let (instrument, price) = (InstrumentIdx(0), Price::from_cents(1_000));
-    WireOrder { id, instrument, symbol: STOCK, side: Side::Sell, is_short: true, qty: 100, price, is_ioc: false }
+    WireOrder {
+        id,
+        instrument,
+        symbol: STOCK,
+        side: Side::Sell,
+        is_short: true,
+        qty: 100,
+        price,
+        instructions: Instructions::PLAIN,
+    }
 }
 
 fn target(id: u64) -> WireTarget {
@@ -150,9 +160,9 @@ const SETTLED: VenueMessage = VenueMessage::Settled { next_id: 1, is_final: true
 #[test]
 fn session_takes_orders_from_the_end_of_the_replay_on() {
     let mut line = Line::<V2>::logged_in(client());
-    assert_eq!(line.client.may_send(1, Price(1)), Err(SendError::Closed));
+    assert_eq!(line.client.may_send(&OrderTerms::limit(1, Price(1))), Err(SendError::Closed));
     assert_eq!(of(&line.complete()), [(None, SETTLED)]);
-    assert_eq!(line.client.may_send(1, Price(1)), Ok(()));
+    assert_eq!(line.client.may_send(&OrderTerms::limit(1, Price(1))), Ok(()));
 }
 
 #[test]
@@ -365,4 +375,69 @@ fn orders_say_what_the_venue_does_where_two_of_the_firm_meet() {
     let (_, len) = V2::new_order(&firm(None), &wire(1), &mut body).unwrap();
     let (_, optional) = Inbound::parse(0x38, &body[..len]).unwrap();
     assert!(!optional.fields().any(|field| matches!(field, Field::PreventMatch(_))));
+}
+
+#[test]
+fn order_of_version_2_says_its_instructions_in_optional_fields() {
+    let mut line = Line::<V2>::open();
+    let instructions = Instructions {
+        order_type: OrderType::MidpointPeg,
+        time_in_force: TimeInForce::AtTheClose,
+        is_post_only: true,
+        min_qty: 20,
+        display: Display::Shares(30),
+    };
+    let wire = WireOrder { instructions, ..wire(1) };
+    line.client.new_order(1, &wire).unwrap();
+    line.client.replace_order(1, &target(1), &WireOrder { id: 2, ..wire }).unwrap();
+    line.deliver();
+    let fields = |(kind, body): &(u16, Vec<u8>)| -> Vec<Field> {
+        Inbound::parse(*kind as u8, body).unwrap().1.fields().collect()
+    };
+    let (new, modify) = (fields(&line.arrived[0]), fields(&line.arrived[1]));
+    for field in [
+        Field::OrderType(crate::boe::OrderType::PEG),
+        Field::ExecInst(b'M'),
+        Field::TimeInForce(crate::boe::TimeInForce::AT_THE_CLOSE),
+        Field::RoutingInst(Text([b'P', 0, 0, 0])),
+        Field::MinQuantity(20.into()),
+        Field::MaxFloor(30.into()),
+    ] {
+        assert!(new.contains(&field), "{field:?} is not in {new:?}");
+        let is_modified = matches!(field, Field::OrderType(_) | Field::ExecInst(_) | Field::MaxFloor(_));
+        assert_eq!(modify.contains(&field), is_modified, "{field:?}: {modify:?}");
+    }
+}
+
+#[test]
+fn market_order_has_no_price_and_hidden_one_an_indicator() {
+    let mut line = Line::<V2>::open();
+    let order_type = OrderType::Market;
+    line.client.new_order(1, &WireOrder { instructions: Instructions { order_type, ..PLAIN }, ..wire(1) }).unwrap();
+    let display = Display::Hidden;
+    line.client.new_order(1, &WireOrder { instructions: Instructions { display, ..PLAIN }, ..wire(2) }).unwrap();
+    line.deliver();
+    let fields = |idx: usize| -> Vec<Field> {
+        Inbound::parse(line.arrived[idx].0 as u8, &line.arrived[idx].1).unwrap().1.fields().collect()
+    };
+    assert!(!fields(0).iter().any(|field| matches!(field, Field::Price(_))));
+    assert!(fields(1).contains(&Field::DisplayIndicator(b'I')));
+}
+
+#[test]
+fn version_3_refuses_what_futures_do_not_have_by_its_name() {
+    let line = Line::<V3>::open();
+    let refused = |instructions: Instructions| {
+        line.client.may_send(&OrderTerms { instructions, ..OrderTerms::limit(100, Price(1)) })
+    };
+    for (instructions, field) in [
+        (Instructions { order_type: OrderType::PrimaryPeg, ..PLAIN }, OrderField::OrderType),
+        (Instructions { time_in_force: TimeInForce::AtTheOpening, ..PLAIN }, OrderField::TimeInForce),
+        (Instructions { is_post_only: true, ..PLAIN }, OrderField::PostOnly),
+        (Instructions { display: Display::Hidden, ..PLAIN }, OrderField::Display),
+        (Instructions { display: Display::Shares(5), ..PLAIN }, OrderField::Display),
+    ] {
+        assert_eq!(refused(instructions), Err(SendError::Field(field)));
+    }
+    assert_eq!(refused(Instructions { min_qty: 5, ..Instructions::IMMEDIATE_OR_CANCEL }), Ok(()));
 }

@@ -1,11 +1,9 @@
 //! The session behind the interface of all protocols.
 
-use market::Price;
-
 use super::{BODY_LEN, BoeClientError, BoeOrderClient, OrderWords};
 use crate::journal::SessionMark;
 use crate::orders::OrderRules;
-use crate::session::{SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
+use crate::session::{OrderTerms, SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
 
 /// Bytes that an order leaves for cancels and heartbeats.
 const SPARE: usize = 256;
@@ -86,11 +84,14 @@ impl<W: OrderWords> VenueSession for BoeOrderClient<W> {
         self.next_id += 1;
     }
 
-    fn may_send(&self, qty: u32, price: Price) -> Result<(), SendError> {
+    fn may_send(&self, terms: &OrderTerms) -> Result<(), SendError> {
         self.closed()?;
         // Spreads of futures trade below zero too, but the risk gate values no such price.
-        if qty == 0 || qty > QUANTITY_MAX || price.0 <= 0 {
+        if terms.qty == 0 || terms.qty > QUANTITY_MAX || !terms.has_price(i64::MAX) {
             return Err(SendError::Range);
+        }
+        if let Some(field) = W::lacks(&terms.instructions) {
+            return Err(SendError::Field(field));
         }
         if self.out.room() < HEADER_LEN + BODY_LEN + SPARE { Err(SendError::Room) } else { Ok(()) }
     }
@@ -101,13 +102,13 @@ impl<W: OrderWords> VenueSession for BoeOrderClient<W> {
     }
 
     fn new_order(&mut self, now_ns: u64, wire: &WireOrder) -> Result<(), SendError> {
-        self.may_send(wire.qty, wire.price)?;
+        self.may_send(&wire.terms())?;
         self.take_id(wire.id);
         self.write(now_ns, |it, out| W::new_order(&it.firm, wire, out))
     }
 
     fn replace_order(&mut self, now_ns: u64, target: &WireTarget, wire: &WireOrder) -> Result<(), SendError> {
-        self.may_send(wire.qty, wire.price)?;
+        self.may_send(&wire.terms())?;
         self.take_id(wire.id);
         self.write(now_ns, |it, out| W::modify(&it.firm, target, wire, out))
     }

@@ -4,11 +4,12 @@ use arrayvec::ArrayVec;
 use market::{Side, Symbol};
 
 use super::super::v2::{self, Field, FieldId, ReturnFields};
-use super::super::{BoeError, Capacity, Message, OrderType, Side as BoeSide, TimeInForce, V2, V3, Version, v3};
+use super::super::{BoeError, Capacity, Message, OrderType as BoeOrderType, Side as BoeSide};
+use super::super::{TimeInForce as BoeTimeInForce, V2, V3, Version, v3};
 use super::read;
 use crate::Text;
 use crate::cl_ord_id::text_of;
-use crate::orders::VenueMessage;
+use crate::orders::{Display, Instructions, OrderField, OrderType, TimeInForce, VenueMessage, Vocabulary};
 use crate::session::{WireOrder, WireTarget};
 
 /// Which of two orders of the firm that meet the venue cancels (match trade prevention).
@@ -65,9 +66,11 @@ impl BoeFirm {
 pub trait OrderWords: Version {
     /// By this name a journal knows whose numbers it has.
     const NAME: [u8; 10];
-
     /// What a login asks for.
     fn returns() -> ReturnFields;
+
+    /// The first field that its orders cannot say.
+    fn lacks(instructions: &Instructions) -> Option<OrderField>;
 
     /// Writes an order.
     fn new_order(firm: &BoeFirm, wire: &WireOrder, out: &mut [u8]) -> Option<(u16, usize)>;
@@ -86,6 +89,17 @@ pub trait OrderWords: Version {
     fn read(message: &Message<'_>) -> Result<Option<(u64, VenueMessage)>, BoeError>;
 }
 
+/// What orders of version 3 say: futures have no hidden orders, and no auction that an order could
+/// name.
+const FUTURES: Vocabulary = Vocabulary {
+    order_types: &[OrderType::Limit, OrderType::Market],
+    times_in_force: &[TimeInForce::Day, TimeInForce::ImmediateOrCancel, TimeInForce::FillOrKill],
+    has_post_only: false,
+    has_min_qty: true,
+    has_hidden: false,
+    has_reserve: false,
+};
+
 impl OrderWords for V2 {
     const NAME: [u8; 10] = *b"BOE 2     ";
 
@@ -98,19 +112,25 @@ impl OrderWords for V2 {
         ask(returns, v2::OrderAcknowledgment::KIND, &[FieldId::LeavesQuantity])
     }
 
+    /// All of them.
+    fn lacks(_instructions: &Instructions) -> Option<OrderField> {
+        None
+    }
+
     fn new_order(firm: &BoeFirm, wire: &WireOrder, out: &mut [u8]) -> Option<(u16, usize)> {
         let order = v2::NewOrder {
             cl_ord_id: text_of(wire.id),
             side: side(wire.side, wire.is_short),
             quantity: wire.qty.into(),
         };
-        let mut fields = ArrayVec::<Field, 8>::from_iter([
-            Field::Price(wire.price.0.into()),
-            Field::OrderType(OrderType::LIMIT),
-            Field::TimeInForce(time_in_force(wire.is_ioc)),
+        let mut fields = ArrayVec::<Field, 16>::from_iter([
+            Field::OrderType(order_type(wire)),
+            Field::TimeInForce(time_in_force(wire)),
             Field::Symbol(symbol(wire.symbol)),
             Field::Capacity(firm.capacity),
         ]);
+        fields.extend(limit(wire).map(|price| Field::Price(price.into())));
+        fields.extend(said_by_fields(&wire.instructions));
         // Each names nothing where it is empty.
         fields.extend((!is_empty(&firm.clearing_firm)).then_some(Field::ClearingFirm(firm.clearing_firm)));
         fields.extend((!is_empty(&firm.account)).then_some(Field::Account(firm.account)));
@@ -121,14 +141,16 @@ impl OrderWords for V2 {
 
     fn modify(firm: &BoeFirm, target: &WireTarget, wire: &WireOrder, out: &mut [u8]) -> Option<(u16, usize)> {
         let modify = v2::ModifyOrder { cl_ord_id: text_of(wire.id), orig_cl_ord_id: text_of(target.id) };
-        let fields = [
+        let mut fields = ArrayVec::<Field, 8>::from_iter([
             Field::OrderQuantity(wire.qty.into()),
-            Field::Price(wire.price.0.into()),
-            Field::OrderType(OrderType::LIMIT),
-            Field::ClearingFirm(firm.clearing_firm),
-        ];
-        let named = if is_empty(&firm.clearing_firm) { &fields[..3] } else { &fields[..] };
-        Some((v2::ModifyOrder::KIND.into(), modify.emit(named, out)?))
+            Field::OrderType(order_type(wire)),
+        ]);
+        fields.extend(limit(wire).map(|price| Field::Price(price.into())));
+        // The order keeps what a modify has no field for.
+        let is_modified = |field: &Field| matches!(field, Field::ExecInst(_) | Field::MaxFloor(_));
+        fields.extend(said_by_fields(&wire.instructions).into_iter().filter(is_modified));
+        fields.extend((!is_empty(&firm.clearing_firm)).then_some(Field::ClearingFirm(firm.clearing_firm)));
+        Some((v2::ModifyOrder::KIND.into(), modify.emit(&fields, out)?))
     }
 
     fn cancel(firm: &BoeFirm, id: u64, out: &mut [u8]) -> Option<(u16, usize)> {
@@ -151,6 +173,10 @@ impl OrderWords for V3 {
         ReturnFields::new()
     }
 
+    fn lacks(instructions: &Instructions) -> Option<OrderField> {
+        FUTURES.lacks(instructions)
+    }
+
     fn new_order(firm: &BoeFirm, wire: &WireOrder, out: &mut [u8]) -> Option<(u16, usize)> {
         let order = v3::NewOrder {
             cl_ord_id: text_of(wire.id),
@@ -158,10 +184,10 @@ impl OrderWords for V3 {
             quantity: wire.qty.into(),
             clearing_firm: firm.clearing_firm,
             clearing_account: Text([0; 4]),
-            price: wire.price.0.into(),
-            order_type: OrderType::LIMIT,
-            time_in_force: time_in_force(wire.is_ioc),
-            min_quantity: 0.into(),
+            price: limit(wire).unwrap_or(0).into(),
+            order_type: order_type(wire),
+            time_in_force: time_in_force(wire),
+            min_quantity: wire.instructions.min_qty.into(),
             symbol: symbol(wire.symbol),
             capacity: firm.capacity,
             account: firm.account,
@@ -189,8 +215,8 @@ impl OrderWords for V3 {
             orig_cl_ord_id: text_of(target.id),
             clearing_firm: firm.clearing_firm,
             quantity: wire.qty.into(),
-            price: wire.price.0.into(),
-            order_type: OrderType::LIMIT,
+            price: limit(wire).unwrap_or(0).into(),
+            order_type: order_type(wire),
             cancel_orig_on_reject: b'N',
             stop_price: 0.into(),
             manual: b'N',
@@ -237,8 +263,50 @@ const fn side(side: Side, is_short: bool) -> BoeSide {
     }
 }
 
-const fn time_in_force(is_ioc: bool) -> TimeInForce {
-    if is_ioc { TimeInForce::IMMEDIATE_OR_CANCEL } else { TimeInForce::DAY }
+const fn order_type(wire: &WireOrder) -> BoeOrderType {
+    match wire.instructions.order_type {
+        OrderType::Limit => BoeOrderType::LIMIT,
+        OrderType::Market => BoeOrderType::MARKET,
+        OrderType::PrimaryPeg | OrderType::MarketPeg | OrderType::MidpointPeg => BoeOrderType::PEG,
+    }
+}
+
+/// The price on the wire; none of a market order.
+fn limit(wire: &WireOrder) -> Option<i64> {
+    (wire.instructions.order_type != OrderType::Market).then_some(wire.price.0)
+}
+
+const fn time_in_force(wire: &WireOrder) -> BoeTimeInForce {
+    match wire.instructions.time_in_force {
+        TimeInForce::Day => BoeTimeInForce::DAY,
+        TimeInForce::ImmediateOrCancel => BoeTimeInForce::IMMEDIATE_OR_CANCEL,
+        TimeInForce::FillOrKill => BoeTimeInForce::FILL_OR_KILL,
+        TimeInForce::AtTheOpening => BoeTimeInForce::AT_THE_OPEN,
+        TimeInForce::AtTheClose => BoeTimeInForce::AT_THE_CLOSE,
+    }
+}
+
+/// DisplayIndicator of an order that nobody sees.
+const INVISIBLE: u8 = b'I';
+/// RoutingInst of an order that never takes.
+const POST_ONLY: Text<4> = Text([b'P', 0, 0, 0]);
+
+/// What version 2 says in optional fields that a plain order does not have.
+fn said_by_fields(instructions: &Instructions) -> ArrayVec<Field, 5> {
+    let mut fields = ArrayVec::new();
+    let exec_inst = match instructions.order_type {
+        OrderType::Limit | OrderType::Market => None,
+        OrderType::PrimaryPeg => Some(b'R'),
+        OrderType::MarketPeg => Some(b'P'),
+        OrderType::MidpointPeg => Some(b'M'),
+    };
+    fields.extend(exec_inst.map(Field::ExecInst));
+    let (min_qty, shown) = instructions.quantities();
+    fields.extend((min_qty > 0).then(|| Field::MinQuantity(min_qty.into())));
+    fields.extend((shown > 0).then(|| Field::MaxFloor(shown.into())));
+    fields.extend(instructions.is_post_only.then_some(Field::RoutingInst(POST_ONLY)));
+    fields.extend((instructions.display == Display::Hidden).then_some(Field::DisplayIndicator(INVISIBLE)));
+    fields
 }
 
 /// Cboe pads with zeros.

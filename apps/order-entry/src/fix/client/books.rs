@@ -2,9 +2,11 @@
 
 use market::Symbol;
 
+use super::words::Common;
 use crate::fix::orders::{HandlInst, OrderCapacity, OrderSpec, OrderTemplates, TimeInForce};
 use crate::fix::session::{SessionConfig, Version};
 use crate::fix::tag::tags;
+use crate::orders::Instructions;
 
 /// Changes that are remembered: more than wait for an answer at once.
 const CHANGES: usize = 1 << 12;
@@ -18,9 +20,24 @@ pub(super) struct InstrumentTemplates {
     pub(super) ioc: OrderTemplates,
 }
 
-/// Those of all instruments, by their position in the configuration.
+impl InstrumentTemplates {
+    /// Those of orders that say no more than these; `None` where there are none.
+    #[inline]
+    pub(super) fn of(&mut self, instructions: &Instructions) -> Option<&mut OrderTemplates> {
+        match *instructions {
+            Instructions::PLAIN => Some(&mut self.day),
+            Instructions::IMMEDIATE_OR_CANCEL => Some(&mut self.ioc),
+            _ => None,
+        }
+    }
+}
+
+/// Those of all instruments, by their position in the configuration, and what has none.
 #[derive(Debug)]
-pub(super) struct Templates(Box<[InstrumentTemplates]>);
+pub(super) struct Templates {
+    of_instruments: Box<[InstrumentTemplates]>,
+    pub(super) common: Common,
+}
 
 impl Templates {
     /// Builds them. Allocates.
@@ -34,13 +51,19 @@ impl Templates {
             let tag = if is_42 { tags::RULE_80A } else { tags::ORDER_CAPACITY };
             (tag, char::from(capacity.to_wire()).to_string())
         });
+        let common = Common {
+            account: account.clone(),
+            capacity: capacity.clone(),
+            handl_inst: is_42.then_some(HandlInst::Private),
+            precision: config.precision,
+        };
         let spec = OrderSpec {
             begin_string: config.version.begin_string().to_owned(),
             sender: config.sender.clone(),
             target: config.target.clone(),
             precision: config.precision,
             account,
-            handl_inst: is_42.then_some(HandlInst::Private),
+            handl_inst: common.handl_inst,
             extra: capacity.into_iter().collect(),
             ..OrderSpec::default()
         };
@@ -49,11 +72,11 @@ impl Templates {
             let ioc = OrderSpec { time_in_force: TimeInForce::ImmediateOrCancel, ..day.clone() };
             InstrumentTemplates { day: OrderTemplates::new(&day), ioc: OrderTemplates::new(&ioc) }
         });
-        Self(templates.collect())
+        Self { of_instruments: templates.collect(), common }
     }
 
     pub(super) fn get(&mut self, instrument: usize) -> Option<&mut InstrumentTemplates> {
-        self.0.get_mut(instrument)
+        self.of_instruments.get_mut(instrument)
     }
 }
 

@@ -20,6 +20,7 @@ mod numbers;
 mod read;
 mod too_low;
 mod venue;
+mod words;
 
 use core::{fmt, mem};
 

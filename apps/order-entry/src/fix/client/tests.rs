@@ -6,12 +6,13 @@ use crate::fix::orders::{
     BusinessReason, ExecTransType, ExecType, ExecutionReport, MassCancelReport, OrdStatus, Side as FixSide,
 };
 use crate::fix::session::{Event, MemoryStore, Schedule};
-use crate::orders::{OrderKey, StatedTerms, VenueEvent};
+use crate::orders::{Instructions, OrderKey, StatedTerms, VenueEvent};
 use crate::risk::InstrumentIdx;
-use crate::session::{SendError, VenueSession, WireOrder, WireTarget};
+use crate::session::{OrderTerms, SendError, VenueSession, WireOrder, WireTarget};
 
 mod capacity;
 mod faults;
+mod instructions;
 mod trades;
 
 const SECOND: u64 = 1_000_000_000;
@@ -156,7 +157,16 @@ fn open(version: Version) -> (FixClient, Venue) {
 fn order(client: &mut FixClient, now_ns: u64) -> u64 {
     let (id, instrument) = (client.next_id(), InstrumentIdx(0));
     let (side, qty, price) = (Side::Buy, 100, Price::from_cents(1_000));
-    let order = WireOrder { id, instrument, symbol: SYMBOL, side, is_short: false, qty, price, is_ioc: false };
+    let order = WireOrder {
+        id,
+        instrument,
+        symbol: SYMBOL,
+        side,
+        is_short: false,
+        qty,
+        price,
+        instructions: Instructions::PLAIN,
+    };
     client.new_order(now_ns, &order).unwrap();
     id
 }
@@ -191,7 +201,7 @@ fn accepted(id: u64) -> VenueMessage {
 fn first_logon_settles_all_before_it_in_each_version() {
     for version in VERSIONS {
         let (mut client, mut venue) = (client(version), Venue::new(version));
-        assert_eq!(client.may_send(1, Price(1)), Err(SendError::Closed));
+        assert_eq!(client.may_send(&OrderTerms::limit(1, Price(1))), Err(SendError::Closed));
         let events = connect(&mut client, &mut venue, 0);
         assert!(matches!(events[0], SessionEvent::LoggedIn { is_gap: false, .. }), "{events:?}");
         let logon = client.session.store().id_of(1);
@@ -385,8 +395,8 @@ fn replace_cancel_and_question_of_a_short_sale_have_its_side() {
     let (id, side, is_short) = (client.next_id(), Side::Sell, true);
     let (instrument, symbol) = (InstrumentIdx(0), SYMBOL);
     let short = WireTarget { side, is_short, ..target(id) };
-    let (qty, price, is_ioc) = (100, Price::from_cents(1_000), false);
-    let wire = WireOrder { id, instrument, symbol, side, is_short, qty, price, is_ioc };
+    let (qty, price, instructions) = (100, Price::from_cents(1_000), Instructions::PLAIN);
+    let wire = WireOrder { id, instrument, symbol, side, is_short, qty, price, instructions };
     client.new_order(SECOND, &wire).unwrap();
     client.replace_order(SECOND, &short, &WireOrder { id: client.next_id(), ..wire }).unwrap();
     client.cancel_order(SECOND, &short).unwrap();

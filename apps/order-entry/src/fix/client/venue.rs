@@ -5,11 +5,11 @@ use market::{Price, Side};
 use super::FixClient;
 use super::books::Change;
 use crate::fix::codec::Decimal;
-use crate::fix::orders::{CancelOrder, MassCancel, NewOrder, ReplaceOrder, Side as FixSide, StatusRequest, Utc};
+use crate::fix::orders::{CancelOrder, MassCancel, NewOrder, ReplaceOrder, Side as FixSide, StatusRequest};
 use crate::fix::session::{MessageStore, SendError as FixSendError};
 use crate::journal::SessionMark;
 use crate::orders::OrderRules;
-use crate::session::{SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
+use crate::session::{OrderTerms, SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
 
 /// Bytes that an order leaves for its cancel, heartbeats and a logout.
 const SPARE: usize = 2 * 1_024;
@@ -69,9 +69,10 @@ impl VenueSession for FixClient {
         self.session.skip_number(self.now(now_ns));
     }
 
-    fn may_send(&self, qty: u32, price: Price) -> Result<(), SendError> {
+    fn may_send(&self, terms: &OrderTerms) -> Result<(), SendError> {
         self.closed()?;
-        if qty == 0 || qty > QTY_MAX || price.0 <= 0 || price.0 > PRICE_MAX {
+        // FIX says all instructions.
+        if terms.qty == 0 || terms.qty > QTY_MAX || !terms.has_price(PRICE_MAX) {
             return Err(SendError::Range);
         }
         if self.session.store().next_out() > SEQ_MAX {
@@ -86,19 +87,26 @@ impl VenueSession for FixClient {
     }
 
     fn new_order(&mut self, now_ns: u64, wire: &WireOrder) -> Result<(), SendError> {
-        self.may_send(wire.qty, wire.price)?;
+        self.may_send(&wire.terms())?;
         let (now, order) = (self.now(now_ns), terms(wire));
-        let templates = self.templates.get(wire.instrument.0 as usize).ok_or(SendError::Range)?;
-        let templates = if wire.is_ioc { &mut templates.ioc } else { &mut templates.day };
-        let sent = self.session.send_made(now, |seq, utc_ns| templates.new_order(seq, utc_ns, &order));
+        let Self { session, templates, .. } = self;
+        let of_instrument = templates.get(wire.instrument.0 as usize).ok_or(SendError::Range)?;
+        let sent = match of_instrument.of(&wire.instructions) {
+            Some(made) => session.send_made(now, |seq, utc_ns| made.new_order(seq, utc_ns, &order)),
+            None => session.send(now, "D", |out| templates.common.new_order(wire, now.utc_ns, out)),
+        };
         sent.map(drop).map_err(failed)
     }
 
     fn replace_order(&mut self, now_ns: u64, target: &WireTarget, wire: &WireOrder) -> Result<(), SendError> {
-        self.may_send(wire.qty, wire.price)?;
+        self.may_send(&wire.terms())?;
         let (now, replace) = (self.now(now_ns), ReplaceOrder { orig_id: target.id, order: terms(wire) });
-        let templates = self.templates.get(wire.instrument.0 as usize).ok_or(SendError::Range)?;
-        let sent = self.session.send_made(now, |seq, utc_ns| templates.day.replace(seq, utc_ns, &replace));
+        let Self { session, templates, .. } = self;
+        let of_instrument = templates.get(wire.instrument.0 as usize).ok_or(SendError::Range)?;
+        let sent = match of_instrument.of(&wire.instructions) {
+            Some(made) => session.send_made(now, |seq, utc_ns| made.replace(seq, utc_ns, &replace)),
+            None => session.send(now, "G", |out| templates.common.replace(target.id, wire, now.utc_ns, out)),
+        };
         sent.map(drop).map_err(failed)
     }
 
@@ -131,7 +139,7 @@ impl VenueSession for FixClient {
             cl_ord_id: digits(id, &mut text),
             side: None,
             symbol: None,
-            transact_time: Utc(now.utc_ns),
+            transact_time: self.templates.common.utc(now.utc_ns),
             request_type: ALL_ORDERS,
         };
         self.session.send(now, "q", |out| cancel.write(out)).map(|_| true).map_err(failed)
@@ -182,7 +190,7 @@ fn terms(wire: &WireOrder) -> NewOrder {
     NewOrder { id, side, quantity: qty.into(), price: Decimal::from_price(price) }
 }
 
-const fn side(side: Side, is_short: bool) -> FixSide {
+pub(super) const fn side(side: Side, is_short: bool) -> FixSide {
     match side {
         Side::Buy => FixSide::Buy,
         Side::Sell if is_short => FixSide::SellShort,
@@ -191,7 +199,7 @@ const fn side(side: Side, is_short: bool) -> FixSide {
 }
 
 /// A client id as the templates write it.
-fn digits(id: u64, text: &mut [u8; 16]) -> &[u8] {
+pub(super) fn digits(id: u64, text: &mut [u8; 16]) -> &[u8] {
     let mut rest = id;
     for digit in text.iter_mut().rev() {
         *digit = b'0' + (rest % 10) as u8;

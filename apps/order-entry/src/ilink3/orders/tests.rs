@@ -7,9 +7,9 @@ use crate::ilink3::{
     BusinessReject, Identity, Key, MassAction, MassActionReport, NewOrder, OrderAccepted, OrderCancelled, ReplaceOrder,
     Server, ServerConfig, ServerEvent, TradeAddendum,
 };
-use crate::orders::{ExecId, OrderKey, VenueEvent};
+use crate::orders::{Display, ExecId, Instructions, OrderField, OrderKey, OrderType, TimeInForce, VenueEvent};
 use crate::risk::InstrumentIdx;
-use crate::session::{Output, SendError, SessionError, VenueSession, WireOrder, WireTarget};
+use crate::session::{OrderTerms, Output, SendError, SessionError, VenueSession, WireOrder, WireTarget};
 
 fn client() -> Ilink3Client {
     let identity = Identity {
@@ -120,7 +120,16 @@ impl Line {
 
 fn wire(id: u64) -> WireOrder {
     let (instrument, price, symbol) = (InstrumentIdx(0), Price::from_cents(1_000), Symbol(*b"ESZ6    "));
-    WireOrder { id, instrument, symbol, side: Side::Buy, is_short: false, qty: 3, price, is_ioc: false }
+    WireOrder {
+        id,
+        instrument,
+        symbol,
+        side: Side::Buy,
+        is_short: false,
+        qty: 3,
+        price,
+        instructions: Instructions::PLAIN,
+    }
 }
 
 fn target(id: u64, venue_id: Option<u64>) -> WireTarget {
@@ -183,7 +192,7 @@ fn numbers_end_a_million_before_the_last_of_the_venue() {
         VenueSession::resume(&mut first, &SessionMark { session: *b"BOE 2     ", next_inbound: 0, next_id });
         let mut line = Line::new(first);
         line.log_in();
-        assert_eq!(VenueSession::may_send(&line.client, 1, Price::from_cents(1_000)), may_send);
+        assert_eq!(VenueSession::may_send(&line.client, &OrderTerms::limit(1, Price::from_cents(1_000))), may_send);
         assert_eq!(VenueSession::may_cancel(&line.client), Ok(()));
     }
 }
@@ -412,4 +421,39 @@ fn journal_of_another_protocol_has_ids_of_its_own() {
     assert_eq!(line.order(), 40);
     line.deliver();
     assert_eq!(line.server.numbers().2, 41);
+}
+
+#[test]
+fn order_says_its_instructions_and_a_market_order_has_no_price() {
+    let mut line = Line::open();
+    let plain = Instructions::PLAIN;
+    for instructions in [
+        Instructions { min_qty: 2, ..Instructions::IMMEDIATE_OR_CANCEL },
+        Instructions { time_in_force: TimeInForce::FillOrKill, display: Display::Shares(1), ..plain },
+        Instructions { order_type: OrderType::Market, ..plain },
+    ] {
+        let wire = wire(VenueSession::next_id(&line.client));
+        line.client.new_order(1, &WireOrder { instructions, ..wire }).unwrap();
+    }
+    line.deliver();
+    let order = |idx: usize| <NewOrder as zerocopy::FromBytes>::read_from_bytes(&line.arrived[idx].1).unwrap();
+    assert_eq!((order(0).time_in_force, order(0).min_quantity.get(), order(0).order_type), (3, 2, b'2'));
+    assert_eq!((order(1).time_in_force, order(1).display_quantity.get()), (4, 1));
+    assert_eq!((order(2).order_type, order(2).price.get()), (b'1', crate::ilink3::NO_PRICE));
+}
+
+#[test]
+fn what_ilink3_cannot_say_is_refused_by_the_fields_name() {
+    let line = Line::open();
+    let plain = Instructions::PLAIN;
+    for (instructions, field) in [
+        (Instructions { order_type: OrderType::MidpointPeg, ..plain }, OrderField::OrderType),
+        (Instructions { time_in_force: TimeInForce::AtTheClose, ..plain }, OrderField::TimeInForce),
+        (Instructions { is_post_only: true, ..plain }, OrderField::PostOnly),
+        (Instructions { min_qty: 1, ..plain }, OrderField::MinQuantity),
+        (Instructions { display: Display::Hidden, ..plain }, OrderField::Display),
+    ] {
+        let terms = OrderTerms { instructions, ..OrderTerms::limit(3, Price::from_cents(1_000)) };
+        assert_eq!(VenueSession::may_send(&line.client, &terms), Err(SendError::Field(field)));
+    }
 }

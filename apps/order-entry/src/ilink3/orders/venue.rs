@@ -1,6 +1,6 @@
 //! The session behind the interface of all protocols, and our requests as messages.
 
-use market::{Price, Side};
+use market::Side;
 use zerocopy::IntoBytes;
 
 use super::{Ilink3Client, IlinkClientError, State};
@@ -8,9 +8,9 @@ use crate::Text;
 use crate::cl_ord_id::text_of;
 use crate::ilink3::{CancelOrder, HEADER_LEN, MassAction, NO_PRICE, NewOrder, ReplaceOrder, StatusRequest};
 use crate::journal::SessionMark;
-use crate::orders::OrderRules;
+use crate::orders::{Display, Instructions, OrderField, OrderRules, OrderType, TimeInForce, Vocabulary};
 use crate::risk::InstrumentIdx;
-use crate::session::{SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
+use crate::session::{OrderTerms, SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
 
 /// Bytes of the longest message of ours, and of a Sequence in front of it.
 const MESSAGE_LEN: usize = HEADER_LEN + ReplaceOrder::LEN + 32;
@@ -18,6 +18,8 @@ const MESSAGE_LEN: usize = HEADER_LEN + ReplaceOrder::LEN + 32;
 const SPARE: usize = 512;
 /// Nine decimals of a price in our four.
 const UNIT: i64 = 100_000;
+/// The highest price that has nine decimals.
+const PRICE_MAX: i64 = i64::MAX / UNIT;
 /// The largest number that the venue takes (9726), less those that cancels may take after the last
 /// order.
 const NUMBER_MAX: u64 = 999_999_999 - 1_000_000;
@@ -60,7 +62,7 @@ impl Ilink3Client {
 
     fn new_block(&self, now_ns: u64, wire: &WireOrder) -> Result<NewOrder, SendError> {
         Ok(NewOrder {
-            price: nine_decimals(wire.price).ok_or(SendError::Range)?.into(),
+            price: nine_decimals(wire).into(),
             quantity: wire.qty.into(),
             security_id: self.security(wire.instrument)?.into(),
             side: side(wire.side),
@@ -72,11 +74,11 @@ impl Ilink3Client {
             sending_ns: self.wall_ns(now_ns).into(),
             stop_price: NO_PRICE.into(),
             location: self.firm.location,
-            min_quantity: u32::MAX.into(),
-            display_quantity: u32::MAX.into(),
+            min_quantity: min_quantity(wire).into(),
+            display_quantity: display_quantity(wire).into(),
             expire_date: u16::MAX.into(),
-            order_type: b'2',
-            time_in_force: if wire.is_ioc { 3 } else { 0 },
+            order_type: order_type(wire),
+            time_in_force: time_in_force(wire),
             manual: 0,
             exec_inst: 0,
             execution_mode: 0,
@@ -90,7 +92,7 @@ impl Ilink3Client {
 
     fn replace_block(&self, now_ns: u64, target: &WireTarget, wire: &WireOrder) -> Result<ReplaceOrder, SendError> {
         Ok(ReplaceOrder {
-            price: nine_decimals(wire.price).ok_or(SendError::Range)?.into(),
+            price: nine_decimals(wire).into(),
             quantity: wire.qty.into(),
             security_id: self.security(wire.instrument)?.into(),
             side: side(wire.side),
@@ -104,11 +106,11 @@ impl Ilink3Client {
             order_request: wire.id.into(),
             sending_ns: self.wall_ns(now_ns).into(),
             location: self.firm.location,
-            min_quantity: u32::MAX.into(),
-            display_quantity: u32::MAX.into(),
+            min_quantity: min_quantity(wire).into(),
+            display_quantity: display_quantity(wire).into(),
             expire_date: u16::MAX.into(),
-            order_type: b'2',
-            time_in_force: 0,
+            order_type: order_type(wire),
+            time_in_force: time_in_force(wire),
             manual: 0,
             // The quantity is a total: the venue takes off what has traded, on the way too.
             ofm_override: 1,
@@ -197,11 +199,14 @@ impl VenueSession for Ilink3Client {
         let _ = self.skip(now_ns);
     }
 
-    fn may_send(&self, qty: u32, price: Price) -> Result<(), SendError> {
+    fn may_send(&self, terms: &OrderTerms) -> Result<(), SendError> {
         self.closed()?;
         // The risk gate values no price below zero.
-        if qty == 0 || price.0 <= 0 || nine_decimals(price).is_none() {
+        if terms.qty == 0 || !terms.has_price(PRICE_MAX) {
             return Err(SendError::Range);
+        }
+        if let Some(field) = lacks(&terms.instructions) {
+            return Err(SendError::Field(field));
         }
         if self.next_id() > NUMBER_MAX {
             return Err(SendError::Ids);
@@ -215,14 +220,14 @@ impl VenueSession for Ilink3Client {
     }
 
     fn new_order(&mut self, now_ns: u64, wire: &WireOrder) -> Result<(), SendError> {
-        self.may_send(wire.qty, wire.price)?;
+        self.may_send(&wire.terms())?;
         let block = self.new_block(now_ns, wire)?;
         self.send(now_ns, NewOrder::KIND, block.as_bytes()).map(drop)
     }
 
     /// An order that the venue has not accepted yet has no number there, and cannot be replaced.
     fn replace_order(&mut self, now_ns: u64, target: &WireTarget, wire: &WireOrder) -> Result<(), SendError> {
-        self.may_send(wire.qty, wire.price)?;
+        self.may_send(&wire.terms())?;
         let block = self.replace_block(now_ns, target, wire)?;
         self.send(now_ns, ReplaceOrder::KIND, block.as_bytes()).map(drop)
     }
@@ -302,7 +307,57 @@ const fn side(side: Side) -> u8 {
     }
 }
 
-/// A price as iLink 3 has it; none where it has no such price.
-const fn nine_decimals(price: Price) -> Option<i64> {
-    price.0.checked_mul(UNIT)
+/// What orders say. A product of CME shows its orders, though not all of each.
+const VOCABULARY: Vocabulary = Vocabulary {
+    order_types: &[OrderType::Limit, OrderType::Market],
+    times_in_force: &[TimeInForce::Day, TimeInForce::ImmediateOrCancel, TimeInForce::FillOrKill],
+    has_post_only: false,
+    has_min_qty: true,
+    has_hidden: false,
+    has_reserve: true,
+};
+
+/// The first field that iLink 3 cannot say. A minimum is of an order that trades at once alone.
+fn lacks(instructions: &Instructions) -> Option<OrderField> {
+    let Instructions { min_qty, time_in_force, .. } = *instructions;
+    let is_bad_minimum = min_qty > 0 && time_in_force != TimeInForce::ImmediateOrCancel;
+    VOCABULARY.lacks(instructions).or(is_bad_minimum.then_some(OrderField::MinQuantity))
+}
+
+/// The limit, which is not above [`PRICE_MAX`]; none of a market order.
+const fn nine_decimals(wire: &WireOrder) -> i64 {
+    match wire.instructions.order_type {
+        OrderType::Market => NO_PRICE,
+        _ => wire.price.0.saturating_mul(UNIT),
+    }
+}
+
+/// OrdType: a market order has the venue's protection.
+const fn order_type(wire: &WireOrder) -> u8 {
+    match wire.instructions.order_type {
+        OrderType::Market => b'1',
+        _ => b'2',
+    }
+}
+
+const fn time_in_force(wire: &WireOrder) -> u8 {
+    match wire.instructions.time_in_force {
+        TimeInForce::ImmediateOrCancel => 3,
+        TimeInForce::FillOrKill => 4,
+        _ => 0,
+    }
+}
+
+const fn min_quantity(wire: &WireOrder) -> u32 {
+    match wire.instructions.min_qty {
+        0 => u32::MAX,
+        shares => shares,
+    }
+}
+
+const fn display_quantity(wire: &WireOrder) -> u32 {
+    match wire.instructions.display {
+        Display::Shares(shares) => shares,
+        Display::All | Display::Hidden => u32::MAX,
+    }
 }

@@ -57,16 +57,18 @@ fn of_version(mut memory: Vec<u8>, version: u32) -> Vec<u8> {
 }
 
 #[test]
-fn journal_of_version_1_goes_on_as_one_that_its_program_refuses() {
+fn journal_of_an_older_version_goes_on_as_one_that_its_program_refuses() {
     // As version 1 wrote it: the first record's sum starts from the header's.
     let (memory, _) = written(9);
-    let old = of_version(memory.clone(), 1);
-    let mut replayed = 0;
-    let (mut journal, _) = Journal::recover(old, 0, |_| replayed += 1).unwrap();
-    journal.upgrade();
-    assert_eq!((replayed, journal.memory()), (9, &memory));
-    assert_eq!(journal.memory()[8..12], 2_u32.to_le_bytes());
-    assert_eq!(Records::new(&of_version(memory, 3)).unwrap_err(), JournalError::Version(3));
+    for version in [1, 2] {
+        let old = of_version(memory.clone(), version);
+        let mut replayed = 0;
+        let (mut journal, _) = Journal::recover(old, 0, |_| replayed += 1).unwrap();
+        journal.upgrade();
+        assert_eq!((replayed, journal.memory()), (9, &memory));
+        assert_eq!(journal.memory()[8..12], 3_u32.to_le_bytes());
+    }
+    assert_eq!(Records::new(&of_version(memory, 4)).unwrap_err(), JournalError::Version(4));
 }
 
 #[test]

@@ -1,8 +1,14 @@
 use market::{Price, Side, Symbol};
 
 use super::*;
-use crate::orders::{ExecId, OrderKey, VenueEvent, VenueStatus};
+use crate::orders::{Display, ExecId, Instructions, OrderKey, OrderType, VenueEvent, VenueStatus};
 use crate::risk::{InstrumentIdx, KillCause, Level, Limit, RiskReject, StrategyIdx};
+
+fn with_instructions(instructions: Instructions) -> Entry {
+    let (symbol, instrument, side) = (Symbol(*b"ZIEXT   "), InstrumentIdx(9), Side::Sell);
+    let (qty, price, strategy) = (7, Price(-3), StrategyIdx(0));
+    Entry::Intent(Intent::New { id: 1, symbol, instrument, side, is_short: true, qty, price, strategy, instructions })
+}
 
 pub(super) fn all() -> Vec<Entry> {
     let exec = ExecId(u128::MAX / 3);
@@ -41,6 +47,7 @@ pub(super) fn all() -> Vec<Entry> {
             qty,
             price,
             strategy: StrategyIdx(0),
+            instructions: Instructions::PLAIN,
         }),
         Entry::Intent(Intent::New {
             id: 1,
@@ -51,6 +58,7 @@ pub(super) fn all() -> Vec<Entry> {
             qty,
             price,
             strategy: StrategyIdx(0),
+            instructions: Instructions::PLAIN,
         }),
         Entry::Intent(Intent::New {
             id: 1,
@@ -61,6 +69,18 @@ pub(super) fn all() -> Vec<Entry> {
             qty,
             price,
             strategy,
+            instructions: Instructions::PLAIN,
+        }),
+        with_instructions(Instructions { is_post_only: true, ..Instructions::PLAIN }),
+        with_instructions(Instructions {
+            order_type: OrderType::Market,
+            display: Display::Hidden,
+            ..Instructions::PLAIN
+        }),
+        with_instructions(Instructions {
+            min_qty: 3,
+            display: Display::Shares(4),
+            ..Instructions::IMMEDIATE_OR_CANCEL
         }),
         Entry::Intent(Intent::Replace { target: 1, id: 2, qty, price }),
         Entry::Intent(Intent::Cancel { target: 2 }),
@@ -110,6 +130,7 @@ fn new_order_leaves_the_room_that_is_kept_for_answers() {
         qty: 1,
         price: Price(1),
         strategy: StrategyIdx(0),
+        instructions: Instructions::PLAIN,
     };
     let mut journal = Journal::create(vec![0; HEADER_LEN + 80 + 15], 77, 1, 16).unwrap();
     assert_eq!(journal.append_intent(&new, STAMP), Err(Full { needed: 96, left: 95 }));
@@ -123,17 +144,43 @@ fn entry_that_is_cut_or_too_long_is_none() {
         let mut payload = entry.encode();
         payload.push(0);
         assert_eq!(Entry::decode(entry.kind(), &payload), None, "{entry:?}");
-        // Old records are whole: they lack symbols, levels and strategies.
+        // Old records are whole: they lack symbols, levels, strategies and instructions.
         let is_whole = |cut: &usize| match entry {
             Entry::Unblocked { .. } => *cut == 4,
             Entry::Refused { .. } => *cut == 21,
-            Entry::Intent(Intent::New { .. }) => *cut == 33,
+            Entry::Intent(Intent::New { .. }) => matches!(*cut, 33 | 35 | 36),
             _ => false,
         };
         for cut in (0..payload.len() - 1).filter(|cut| !is_whole(cut)) {
             assert_eq!(Entry::decode(entry.kind(), &payload[..cut]), None, "{entry:?} cut at {cut}");
         }
     }
+}
+
+#[test]
+fn order_of_a_journal_of_version_2_says_nothing_else() {
+    // As it was written before there were instructions: the strategy may be there.
+    let before = Intent::New {
+        id: 1,
+        symbol: Symbol(*b"ZIEXT   "),
+        instrument: InstrumentIdx(2),
+        side: Side::Buy,
+        is_short: false,
+        qty: 100,
+        price: Price(1_000_000),
+        strategy: StrategyIdx(7),
+        instructions: Instructions::PLAIN,
+    };
+    let payload = b"\x01\0\0\0\0\0\0\0ZIEXT   \x02\0\0\0B\x64\0\0\0\x40\x42\x0f\0\0\0\0\0\x07\0";
+    assert_eq!(Entry::decode(1, payload), Some(Entry::Intent(before)));
+    assert_eq!(Entry::Intent(before).encode().as_slice(), payload, "and an older program reads it");
+}
+
+#[test]
+fn order_with_instructions_of_another_program_is_none() {
+    let mut payload = with_instructions(Instructions::IMMEDIATE_OR_CANCEL).encode();
+    payload[35] = 7;
+    assert_eq!(Entry::decode(1, &payload), None);
 }
 
 #[test]

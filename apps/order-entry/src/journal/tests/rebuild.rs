@@ -3,7 +3,7 @@
 use market::{Price, Side, Symbol};
 
 use super::*;
-use crate::orders::{ExecId, OrderCapacity, OrderKey, OrderRules, OrderTable, VenueEvent};
+use crate::orders::{ExecId, Instructions, OrderCapacity, OrderKey, OrderRules, OrderTable, VenueEvent};
 use crate::risk::{InstrumentIdx, KillSwitch, Limits, RiskCapacity, RiskGate, StrategyIdx};
 
 const STOCK: InstrumentIdx = InstrumentIdx(0);
@@ -54,6 +54,7 @@ fn morning() -> Vec<Entry> {
             qty,
             price,
             strategy: StrategyIdx(0),
+            instructions: Instructions::PLAIN,
         })
     };
     vec![
@@ -122,7 +123,17 @@ fn orders_that_a_journal_has_behind_a_block_live_again_with_their_fills() {
     let (symbol, instrument) = (Symbol(*b"ZIEXT   "), STOCK);
     let strategy = StrategyIdx(0);
     let new = |id, side| {
-        Entry::Intent(Intent::New { id, symbol, instrument, side, is_short: false, qty: 50, price, strategy })
+        Entry::Intent(Intent::New {
+            id,
+            symbol,
+            instrument,
+            side,
+            is_short: false,
+            qty: 50,
+            price,
+            strategy,
+            instructions: Instructions::PLAIN,
+        })
     };
     let answer = |id, event| Entry::Answer { number: 0, key: OrderKey::Client(id), event };
     let fill = |id, exec, qty| answer(id, VenueEvent::Filled { exec: ExecId::from_number(exec), qty, price });

@@ -23,6 +23,8 @@ pub use error::OuchClientError;
 
 /// Bytes that may wait for the line: orders that are not prepared, a login, heartbeats.
 const OUT_LEN: usize = 64 * 1_024;
+/// Bytes of a message's options.
+const OPTIONS_MAX: usize = 64;
 
 /// One account's session, over any number of connections, one after the other. Bytes to send wait
 /// in [`OuchClient::to_send`]. All memory, some 130 KiB, is allocated at construction.
@@ -230,17 +232,24 @@ impl OuchClient {
         self.account.next_number()
     }
 
-    /// Writes an order that is not prepared. Its number is of [`OuchClient::take_id`].
-    pub fn enter(&mut self, now_ns: u64, order: &EnterOrder) -> Result<(), OuchClientError> {
-        let mut message = [0; EnterOrder::LEN + 2];
-        let len = order.emit(&[], &mut message).unwrap_or_default();
+    /// Writes an order that is not prepared, with `options` of 64 bytes at most. Its number is of
+    /// [`OuchClient::take_id`].
+    pub fn enter(&mut self, now_ns: u64, order: &EnterOrder, options: &[Field<'_>]) -> Result<(), OuchClientError> {
+        let mut message = [0; EnterOrder::LEN + 2 + OPTIONS_MAX];
+        let len = order.emit(options, &mut message).unwrap_or_default();
         self.write(|client, output| client.send(now_ns, &message[..len], output))
     }
 
-    /// Writes a replace. Its number is of [`OuchClient::take_id`].
-    pub fn replace(&mut self, now_ns: u64, replace: &ReplaceOrder) -> Result<(), OuchClientError> {
-        let mut message = [0; ReplaceOrder::LEN + 2];
-        let len = replace.emit(&[], &mut message).unwrap_or_default();
+    /// Writes a replace, with `options` of 64 bytes at most. Its number is of
+    /// [`OuchClient::take_id`].
+    pub fn replace(
+        &mut self,
+        now_ns: u64,
+        replace: &ReplaceOrder,
+        options: &[Field<'_>],
+    ) -> Result<(), OuchClientError> {
+        let mut message = [0; ReplaceOrder::LEN + 2 + OPTIONS_MAX];
+        let len = replace.emit(options, &mut message).unwrap_or_default();
         self.write(|client, output| client.send(now_ns, &message[..len], output))
     }
 

@@ -1,14 +1,14 @@
 //! The session behind the interface of all protocols.
 
-use market::{Price, Side, Symbol};
+use market::{Side, Symbol};
 
 use super::{OUT_LEN, OuchClient};
 use crate::Text;
 use crate::journal::SessionMark;
 use crate::orders::OrderRules;
 use crate::ouch::v50::{EnterOrder, MassCancel, ReplaceOrder};
-use crate::ouch::{Display, PRICE_MAX, QUANTITY_MAX, Side as OuchSide, TimeInForce, YesNo};
-use crate::session::{SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
+use crate::ouch::{Side as OuchSide, TimeInForce, YesNo, words};
+use crate::session::{OrderTerms, SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
 use crate::soupbin::HEADER_LEN;
 
 /// Bytes that an order leaves for a heartbeat, an account query and a mass cancel.
@@ -70,15 +70,17 @@ impl VenueSession for OuchClient {
         let _ = self.account.take();
     }
 
-    fn may_send(&self, qty: u32, price: Price) -> Result<(), SendError> {
+    fn may_send(&self, terms: &OrderTerms) -> Result<(), SendError> {
         self.closed()?;
-        if qty == 0 || qty > QUANTITY_MAX || price.0 <= 0 || price.0 > i64::from(PRICE_MAX) {
-            return Err(SendError::Range);
-        }
+        words::check_50(terms)?;
         if self.account.next_number() == u32::MAX {
             return Err(SendError::Ids);
         }
-        if OUT_LEN - self.out_len < EnterOrder::LEN + SPARE { Err(SendError::Room) } else { Ok(()) }
+        if OUT_LEN - self.out_len < EnterOrder::LEN + words::OPTIONS_LEN + SPARE {
+            Err(SendError::Room)
+        } else {
+            Ok(())
+        }
     }
 
     fn may_cancel(&self) -> Result<(), SendError> {
@@ -87,34 +89,39 @@ impl VenueSession for OuchClient {
     }
 
     fn new_order(&mut self, now_ns: u64, wire: &WireOrder) -> Result<(), SendError> {
-        self.may_send(wire.qty, wire.price)?;
+        let (terms, instructions) = (wire.terms(), &wire.instructions);
+        self.may_send(&terms)?;
         let side = match (wire.side, wire.is_short) {
             (Side::Buy, _) => OuchSide::BUY,
             (Side::Sell, false) => OuchSide::SELL,
             (Side::Sell, true) => OuchSide::SELL_SHORT,
         };
-        let time_in_force = if wire.is_ioc { TimeInForce::IMMEDIATE_OR_CANCEL } else { TimeInForce::DAY };
-        let user_ref = self.take(wire.id)?.into();
-        let (quantity, price) = (wire.qty.into(), (wire.price.0 as u64).into());
-        let capacity = self.capacity;
-        let order =
-            EnterOrder { user_ref, quantity, price, capacity, ..EnterOrder::new(side, wire.symbol, time_in_force) };
-        self.enter(now_ns, &order).map_err(|_| SendError::Room)
+        let order = EnterOrder {
+            user_ref: self.take(wire.id)?.into(),
+            quantity: wire.qty.into(),
+            price: words::price(&terms).into(),
+            display: words::display_50(instructions),
+            capacity: self.capacity,
+            cross_type: words::cross_type(instructions.time_in_force),
+            ..EnterOrder::new(side, wire.symbol, time_in_force(wire))
+        };
+        self.enter(now_ns, &order, &words::options(instructions)).map_err(|_| SendError::Room)
     }
 
     fn replace_order(&mut self, now_ns: u64, target: &WireTarget, wire: &WireOrder) -> Result<(), SendError> {
-        self.may_send(wire.qty, wire.price)?;
+        let (terms, instructions) = (wire.terms(), &wire.instructions);
+        self.may_send(&terms)?;
         let replace = ReplaceOrder {
             orig_user_ref: (target.id as u32).into(),
             user_ref: self.take(wire.id)?.into(),
             quantity: wire.qty.into(),
-            price: (wire.price.0 as u64).into(),
-            time_in_force: TimeInForce::DAY,
-            display: Display::VISIBLE,
+            price: words::price(&terms).into(),
+            time_in_force: time_in_force(wire),
+            display: words::display_50(instructions),
             intermarket_sweep: YesNo::NO,
             cl_ord_id: Text::BLANK,
         };
-        self.replace(now_ns, &replace).map_err(|_| SendError::Room)
+        self.replace(now_ns, &replace, &words::options(instructions)).map_err(|_| SendError::Room)
     }
 
     fn cancel_order(&mut self, now_ns: u64, target: &WireTarget) -> Result<(), SendError> {
@@ -154,5 +161,12 @@ impl VenueSession for OuchClient {
 
     fn sent(&mut self, len: usize) {
         Self::sent(self, len);
+    }
+}
+
+const fn time_in_force(wire: &WireOrder) -> TimeInForce {
+    match words::is_immediate(wire.instructions.time_in_force) {
+        true => TimeInForce::IMMEDIATE_OR_CANCEL,
+        false => TimeInForce::DAY,
     }
 }

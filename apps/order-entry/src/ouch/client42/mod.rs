@@ -17,7 +17,8 @@ mod token;
 pub(crate) use token::id_of as id_of_token;
 mod venue;
 
-use market::{Price, Symbol};
+use market::Symbol;
+use zerocopy::big_endian::U32;
 
 use self::read::{Said, read};
 use super::client::OuchClientError;
@@ -212,7 +213,7 @@ impl Ouch42Client {
         self.probe_number = utc_ns.max(self.probe_number + 1);
         let token = token::of_probe(self.probe_number);
         // Whatever stock it might be taken for, it trades at the least price at once or never.
-        let order = self.enter_order(token, Side::BUY, (1, Price(1)), Symbol::NONE, IMMEDIATE_OR_CANCEL);
+        let order = EnterOrder { token, ..self.order() };
         let mut message = [0; EnterOrder::LEN];
         order.emit(&mut message);
         self.send(now_ns, &message)?;
@@ -220,26 +221,20 @@ impl Ouch42Client {
         Ok(())
     }
 
-    fn enter_order(
-        &self,
-        token: Text<14>,
-        side: Side,
-        (shares, price): (u32, Price),
-        stock: Symbol,
-        time_in_force: u32,
-    ) -> EnterOrder {
+    /// What all orders have in common, of a share of no stock that trades at once or never.
+    const fn order(&self) -> EnterOrder {
         EnterOrder {
-            token,
-            side,
-            shares: shares.into(),
-            stock,
-            price: (price.0 as u32).into(),
-            time_in_force: time_in_force.into(),
+            token: Text::BLANK,
+            side: Side::BUY,
+            shares: U32::new(1),
+            stock: Symbol::NONE,
+            price: U32::new(1),
+            time_in_force: U32::new(IMMEDIATE_OR_CANCEL),
             firm: self.firm,
             display: Display::VISIBLE,
             capacity: self.capacity,
             intermarket_sweep: YesNo::NO,
-            min_quantity: 0.into(),
+            min_quantity: U32::new(0),
             cross_type: CrossType::CONTINUOUS,
             customer_type: CustomerType::DEFAULT,
         }

@@ -1,11 +1,11 @@
-use market::Side as OrderSide;
+use market::{Price, Side as OrderSide};
 
 use super::*;
-use crate::orders::{OrderKey, VenueEvent};
+use crate::orders::{Instructions, OrderKey, VenueEvent};
 use crate::ouch::v42::{Executed, Inbound, OrderRejected};
 use crate::ouch::{LiquidityFlag, RejectReason42};
 use crate::risk::InstrumentIdx;
-use crate::session::{READ_ATTEMPTS, SECOND_NS, SendError, VenueSession, WireOrder, WireTarget};
+use crate::session::{OrderTerms, READ_ATTEMPTS, SECOND_NS, SendError, VenueSession, WireOrder, WireTarget};
 use crate::soupbin::{Credentials, Server, ServerConfig, ServerEvent};
 
 const STOCK: Symbol = Symbol(*b"WIRE    ");
@@ -98,7 +98,16 @@ impl Line {
     fn order(&mut self) -> u64 {
         let (id, instrument) = (self.client.next_id(), InstrumentIdx(0));
         let (side, qty, price) = (OrderSide::Buy, 100, Price::from_cents(1_000));
-        let order = WireOrder { id, instrument, symbol: STOCK, side, is_short: false, qty, price, is_ioc: false };
+        let order = WireOrder {
+            id,
+            instrument,
+            symbol: STOCK,
+            side,
+            is_short: false,
+            qty,
+            price,
+            instructions: Instructions::PLAIN,
+        };
         self.client.new_order(self.now_ns, &order).unwrap();
         id
     }
@@ -125,7 +134,10 @@ fn login_is_followed_by_a_probe_that_no_venue_can_accept() {
 #[test]
 fn session_opens_with_the_answer_to_its_probe() {
     let (mut line, _) = Line::logged_in(client());
-    assert_eq!((line.client.is_open(), line.client.may_send(1, Price(1))), (false, Err(SendError::Closed)));
+    assert_eq!(
+        (line.client.is_open(), line.client.may_send(&OrderTerms::limit(1, Price(1)))),
+        (false, Err(SendError::Closed))
+    );
     let settled = VenueMessage::Settled { next_id: 1, is_final: true };
     assert_eq!(line.refuse(line.entered[0].token), message(1, settled));
     assert_eq!((line.client.is_open(), line.client.next_id()), (true, 1));
@@ -219,10 +231,10 @@ fn another_process_goes_on_with_the_ids_and_the_messages_of_the_journal() {
 #[test]
 fn session_without_room_takes_no_order_and_still_a_cancel() {
     let mut line = Line::open();
-    while line.client.may_send(1, Price(1)).is_ok() {
+    while line.client.may_send(&OrderTerms::limit(1, Price(1))).is_ok() {
         line.order();
     }
-    assert_eq!(line.client.may_send(1, Price(1)), Err(SendError::Room));
+    assert_eq!(line.client.may_send(&OrderTerms::limit(1, Price(1))), Err(SendError::Room));
     assert_eq!(line.client.cancel_order(1, &target(1)), Ok(()));
     assert_eq!(line.client.cancel_all(1), Ok(false));
 }

@@ -1,13 +1,13 @@
 //! The session behind the interface of all protocols.
 
-use market::{Price, Side};
+use market::Side;
 
 use super::{Ouch42Client, token};
 use crate::journal::SessionMark;
 use crate::orders::OrderRules;
 use crate::ouch::v42::{CancelOrder, EnterOrder, IMMEDIATE_OR_CANCEL, MARKET_HOURS, ReplaceOrder};
-use crate::ouch::{Display, PRICE_MAX, QUANTITY_MAX, Side as OuchSide, YesNo};
-use crate::session::{SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
+use crate::ouch::{Side as OuchSide, YesNo, words};
+use crate::session::{OrderTerms, SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
 use crate::soupbin::HEADER_LEN;
 
 /// Bytes that an order leaves for cancels, heartbeats and a probe.
@@ -69,11 +69,9 @@ impl VenueSession for Ouch42Client {
         self.next_id += 1;
     }
 
-    fn may_send(&self, qty: u32, price: Price) -> Result<(), SendError> {
+    fn may_send(&self, terms: &OrderTerms) -> Result<(), SendError> {
         self.closed()?;
-        if qty == 0 || qty > QUANTITY_MAX || price.0 <= 0 || price.0 > i64::from(PRICE_MAX) {
-            return Err(SendError::Range);
-        }
+        words::check_42(terms)?;
         if self.next_id > token::ID_MAX {
             return Err(SendError::Ids);
         }
@@ -86,15 +84,25 @@ impl VenueSession for Ouch42Client {
     }
 
     fn new_order(&mut self, now_ns: u64, wire: &WireOrder) -> Result<(), SendError> {
-        self.may_send(wire.qty, wire.price)?;
+        let (terms, instructions) = (wire.terms(), &wire.instructions);
+        self.may_send(&terms)?;
         let side = match (wire.side, wire.is_short) {
             (Side::Buy, _) => OuchSide::BUY,
             (Side::Sell, false) => OuchSide::SELL,
             (Side::Sell, true) => OuchSide::SELL_SHORT,
         };
-        let time_in_force = if wire.is_ioc { IMMEDIATE_OR_CANCEL } else { MARKET_HOURS };
-        let terms = (wire.qty, wire.price);
-        let order = self.enter_order(token::of_id(wire.id), side, terms, wire.symbol, time_in_force);
+        let order = EnterOrder {
+            token: token::of_id(wire.id),
+            side,
+            shares: wire.qty.into(),
+            stock: wire.symbol,
+            price: (words::price(&terms) as u32).into(),
+            time_in_force: time_in_force(wire).into(),
+            display: words::display_42(instructions),
+            min_quantity: instructions.min_qty.into(),
+            cross_type: words::cross_type(instructions.time_in_force),
+            ..self.order()
+        };
         let mut message = [0; EnterOrder::LEN];
         order.emit(&mut message);
         self.take_id(wire.id);
@@ -102,16 +110,17 @@ impl VenueSession for Ouch42Client {
     }
 
     fn replace_order(&mut self, now_ns: u64, target: &WireTarget, wire: &WireOrder) -> Result<(), SendError> {
-        self.may_send(wire.qty, wire.price)?;
+        let (terms, instructions) = (wire.terms(), &wire.instructions);
+        self.may_send(&terms)?;
         let replace = ReplaceOrder {
             token: token::of_id(target.id),
             new_token: token::of_id(wire.id),
             shares: wire.qty.into(),
-            price: (wire.price.0 as u32).into(),
-            time_in_force: MARKET_HOURS.into(),
-            display: Display::VISIBLE,
+            price: (words::price(&terms) as u32).into(),
+            time_in_force: time_in_force(wire).into(),
+            display: words::display_42(instructions),
             intermarket_sweep: YesNo::NO,
-            min_quantity: 0.into(),
+            min_quantity: instructions.min_qty.into(),
         };
         let mut message = [0; ReplaceOrder::LEN];
         replace.emit(&mut message);
@@ -158,4 +167,8 @@ impl VenueSession for Ouch42Client {
     fn sent(&mut self, len: usize) {
         self.out.sent(len);
     }
+}
+
+const fn time_in_force(wire: &WireOrder) -> u32 {
+    if words::is_immediate(wire.instructions.time_in_force) { IMMEDIATE_OR_CANCEL } else { MARKET_HOURS }
 }

@@ -193,7 +193,7 @@ fn collar_surrounds_a_negative_reference() {
 #[test]
 fn market_order_is_valued_at_the_edge_of_the_collar() {
     let mut gate = gate_with(|limits| limits.instruments[1].notional_max = dollars(10_499).0);
-    let order = NewOrder { price: OrderPrice::Market, ..buy(100, dollars(0)) };
+    let order = NewOrder { instructions: MARKET, ..buy(100, dollars(0)) };
     let (limit, _, value) = refused(&mut gate, &order);
     assert_eq!((limit, Price(value)), (Limit::Notional, dollars(10_500)));
 }
@@ -295,4 +295,19 @@ fn block_of_another_shape_is_refused() {
     let mut limits = Limits::zero(3, 1, 1);
     limits.version = 2;
     assert_eq!(gate.swap_limits(Box::new(limits)).unwrap_err().0, StaleLimits::Shape);
+}
+
+#[test]
+fn market_order_without_a_collar_is_refused() {
+    let mut gate = gate_with(|limits| limits.instruments[1].collar_bps = 0);
+    let order = NewOrder { instructions: MARKET, ..buy(100, dollars(0)) };
+    assert_eq!(refused(&mut gate, &order), (Limit::Collar, 0, dollars(100).0));
+}
+
+#[test]
+fn market_order_without_a_reference_price_is_refused() {
+    let market = Market { reference: None, ..market() };
+    let order = NewOrder { instructions: MARKET, ..buy(100, dollars(0)) };
+    let refused = gate(wide()).check_new(0, &order, &market, SECOND).unwrap_err();
+    assert_eq!(refused.limit, Limit::NoReference);
 }

@@ -9,8 +9,11 @@ mod sums;
 use market::{Price, Side};
 
 use super::*;
+use crate::orders::{Instructions, OrderType};
 
 pub(super) const STOCK: InstrumentIdx = InstrumentIdx(1);
+/// Those of a market order.
+pub(super) const MARKET: Instructions = Instructions { order_type: OrderType::Market, ..Instructions::PLAIN };
 pub(super) const SECOND: u64 = 1_000_000_000;
 
 /// Two instruments, and an account that may do much.
@@ -63,14 +66,8 @@ pub(super) fn market() -> Market {
 
 pub(super) fn buy(qty: u32, price: Price) -> NewOrder {
     let route = Route { port: 0, unit: 0 };
-    NewOrder {
-        instrument: STOCK,
-        side: Side::Buy,
-        qty,
-        price: OrderPrice::Limit(price),
-        route,
-        strategy: StrategyIdx(0),
-    }
+    let (instructions, strategy) = (Instructions::PLAIN, StrategyIdx(0));
+    NewOrder { instrument: STOCK, side: Side::Buy, qty, price, instructions, route, strategy }
 }
 
 pub(super) fn sell(qty: u32, price: Price) -> NewOrder {

@@ -13,7 +13,16 @@ fn order_and_replace_have_their_capacity_in_the_field_of_the_version() {
         connect(&mut client, &mut venue, 0);
         let (instrument, side, price) = (InstrumentIdx(0), Side::Buy, Price::from_cents(1_000));
         let id = client.next_id();
-        let wire = WireOrder { id, instrument, symbol: SYMBOL, side, is_short: false, qty: 100, price, is_ioc: false };
+        let wire = WireOrder {
+            id,
+            instrument,
+            symbol: SYMBOL,
+            side,
+            is_short: false,
+            qty: 100,
+            price,
+            instructions: Instructions::PLAIN,
+        };
         client.new_order(1, &wire).unwrap();
         client.replace_order(1, &target(id), &WireOrder { id: client.next_id(), ..wire }).unwrap();
         let sent = String::from_utf8(client.to_send().to_vec()).unwrap();
