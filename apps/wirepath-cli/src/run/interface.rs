@@ -16,7 +16,7 @@ const TYPE_ETHERNET: u32 = 1;
 /// carries frames.
 pub(super) fn choose(root: &Root, wanted: Option<&OsStr>) -> Result<String, Obstacle> {
     let Some(wanted) = wanted.map(OsStr::to_string_lossy) else { return only(root) };
-    let port = PortConfig::named(&wanted).map_err(|_| unknown(&wanted))?;
+    let port = PortConfig::named(&wanted).map_err(|_| Obstacle::said(no_such_interface(&wanted)))?;
     let interface = check(root, port.interface())?;
     Ok(if matches!(port, PortConfig::Mlx5(_)) { format!("mlx5:{interface}") } else { interface })
 }
@@ -24,9 +24,11 @@ pub(super) fn choose(root: &Root, wanted: Option<&OsStr>) -> Result<String, Obst
 fn check(root: &Root, name: &str) -> Result<String, Obstacle> {
     if let Some(names) = names_elsewhere(root) {
         let found = names.into_iter().find(|found| found == name);
-        return found.ok_or_else(|| unknown(name));
+        return found.ok_or_else(|| Obstacle::said(no_such_interface(name)));
     }
-    let Some(interface) = Interface::find(root, name) else { return Err(unknown(name)) };
+    let Some(interface) = Interface::find(root, name) else {
+        return Err(Obstacle::said(no_such_interface(name)));
+    };
     if !is_ethernet(root, name) {
         return Err(Obstacle::new(
             format!("{name} carries no Ethernet frames, and its traffic stays the kernel's"),
@@ -38,13 +40,6 @@ fn check(root: &Root, name: &str) -> Result<String, Obstacle> {
         // A cable may be plugged in later.
         LinkState::Up | LinkState::NoCarrier => Ok(interface.name),
     }
-}
-
-fn unknown(name: &str) -> Obstacle {
-    // The sentence names the command that lists them.
-    let sentence = no_such_interface(name);
-    let (what, remedy) = sentence.split_once(": ").unwrap_or((&sentence, "check its name"));
-    Obstacle::new(what, remedy)
 }
 
 fn only(root: &Root) -> Result<String, Obstacle> {
@@ -119,8 +114,8 @@ mod tests {
         let found = choose(&Root::new(Some(folder.path())), wanted.map(OsStr::new));
         match (found, expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected),
-            (Err(Obstacle { what, remedy }), Err(says)) => {
-                let sentence = format!("{what}: {remedy}");
+            (Err(obstacle), Err(says)) => {
+                let sentence = obstacle.to_string();
                 assert!(sentence.contains(says), "{says:?} is not in {sentence:?}");
             }
             (found, expected) => panic!("{found:?} and not {expected:?}"),

@@ -184,11 +184,11 @@ pub(crate) fn run(options: &RunOptions) -> Result<(), Box<dyn Error>> {
         Ok(settings) => {
             command.envs(settings.variables).env_remove(OPENED);
         }
-        Err(Obstacle { what, remedy }) => {
+        Err(obstacle) => {
             match policy {
-                Policy::Refuse => return Err(format!("{what}: {remedy}").into()),
+                Policy::Refuse => return Err(obstacle.to_string().into()),
                 Policy::Warn => {
-                    eprintln!("wirepath: the program runs on the kernel, as {}", printable(format!("{what}: {remedy}")))
+                    eprintln!("wirepath: the program runs on the kernel, as {}", printable(obstacle.to_string()))
                 }
                 Policy::Quiet => {}
             }

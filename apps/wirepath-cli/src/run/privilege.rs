@@ -50,9 +50,7 @@ pub(super) fn broker(
                     new.start(port, interface, &path)?;
                 }
                 // It may have been started for another program, of another user.
-                new.uid
-                    .map_or(Ok(()), |uid| ask_broker_to_serve(&path, interface, uid))
-                    .map_err(|error| refused(&error))?;
+                new.uid.map_or(Ok(()), |uid| ask_broker_to_serve(&path, interface, uid)).map_err(Obstacle::said)?;
             }
             path
         }
@@ -65,7 +63,7 @@ pub(super) fn broker(
             return match check_broker(&path, interface) {
                 Ok(()) => Ok(Some(path)),
                 Err(error) if is_absent(&error) => Ok(None),
-                Err(error) => Err(refused(&error)),
+                Err(error) => Err(Obstacle::said(error)),
             };
         }
         (None, Err(obstacle)) => {
@@ -89,7 +87,7 @@ pub(super) fn broker(
             "start the broker with --forward, or omit --share and --engines",
         )),
         Ok(_) => Ok(Some(path)),
-        Err(error) => Err(refused(&error)),
+        Err(error) => Err(Obstacle::said(error)),
     }
 }
 
@@ -97,13 +95,6 @@ pub(super) fn broker(
 pub(crate) fn is_absent(error: &DeviceError) -> bool {
     let of_system = error.source().and_then(|source| source.downcast_ref::<io::Error>());
     of_system.is_some_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused))
-}
-
-/// A broker's refusal, whose sentence ends with the way on.
-fn refused(error: &DeviceError) -> Obstacle {
-    let sentence = error.to_string();
-    let (what, remedy) = sentence.rsplit_once(": ").unwrap_or((&sentence, "see its log"));
-    Obstacle::new(what, remedy)
 }
 
 /// A broker that is started for a program, and ends after it.
