@@ -61,6 +61,20 @@ pub struct Header<'a> {
     pub system_calls: SystemCalls,
     /// Sockets for which there was no room here.
     pub unlisted: u64,
+    /// Frames that the queues have dropped, those that found no buffer among them.
+    pub dropped: u64,
+    /// The queues of a NIC that a broker lends to the program's engines; nine are listed.
+    pub lent: Vec<LentQueue>,
+}
+
+/// The numbers of a queue's rings in the NIC, by which its tools (`ethtool`, `rdma resource`) and
+/// the kernel's log name them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LentQueue {
+    /// Of the ring that sends.
+    pub send: u32,
+    /// Of the ring that receives.
+    pub receive: u32,
 }
 
 /// System calls of the engine, by their reason.
@@ -284,6 +298,10 @@ impl Listing {
         for (_, value) in header.system_calls.by_cause() {
             words.put(value);
         }
+        words.put(header.dropped);
+        for queue in header.lent.iter().take(words.room()) {
+            words.put(u64::from(queue.send) | u64::from(queue.receive) << 32);
+        }
         self.records.store(HEADER, words.written());
     }
 
@@ -398,6 +416,11 @@ fn read_header(words: &[u64]) -> Option<Header<'static>> {
             twin: words.take()?,
             port: words.take()?,
         },
+        // Older programs have nothing there.
+        dropped: words.take().unwrap_or(0),
+        lent: core::iter::from_fn(|| words.take().filter(|word| *word != 0))
+            .map(|word| LentQueue { send: word as u32, receive: (word >> 32) as u32 })
+            .collect(),
     })
 }
 
@@ -451,6 +474,10 @@ impl Words {
     fn put(&mut self, word: u64) {
         self.words[self.count] = word;
         self.count += 1;
+    }
+
+    fn room(&self) -> usize {
+        RECORD_WORDS - self.count
     }
 
     /// The length, and room for the longest text, so that later fields have a fixed place.
@@ -574,6 +601,8 @@ mod tests {
             wakeups: 3,
             system_calls: SystemCalls { device: 4, sleep: 5, wake: 6, twin: 7, port: 8 },
             unlisted: 9,
+            dropped: 10,
+            lent: vec![LentQueue { send: 11, receive: u32::MAX }, LentQueue { send: 13, receive: 14 }],
         };
         listing.header(&header);
         listing.set(3, &entry(1 << 60));

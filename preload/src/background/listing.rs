@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use sockets::Kind;
-use sockets::listing::{Entry, Header, Listing, Place as Whose, State};
-use wirepath::counters::{Block, Reading};
+use sockets::listing::{Entry, Header, LentQueue, Listing, Place as Whose, State};
+use wirepath::counters::{Block, Reading, Sample};
 
 use crate::calls::offload;
 use crate::engine::file::{ANY, File, FileKind, Owner, Socket, UNDECIDED};
@@ -122,17 +122,29 @@ impl Published {
         }
         (used..self.used).for_each(|slot| self.listing.clear(slot));
         self.used = used;
-        header.system_calls.device =
-            counters.iter().filter_map(Weak::upgrade).map(|counters| doorbells(&counters)).sum();
+        let samples = counters.iter().filter_map(Weak::upgrade).map(|counters| counters.snapshot().samples);
+        for samples in samples {
+            header.system_calls.device += sum(&samples, |name| name.ends_with("/wakeups"));
+            header.dropped += sum(&samples, |name| name.contains("rx/drop/"));
+            header.lent.extend(lent_queue(&samples));
+        }
         self.listing.header(&header);
     }
 }
 
-/// System calls of the device, which counts them.
-fn doorbells(counters: &Block) -> u64 {
-    let samples = counters.snapshot().samples;
-    let made = samples.iter().filter(|sample| sample.name.ends_with("/wakeups"));
-    made.map(|sample| if let Reading::Counter(count) = sample.reading { count } else { 0 }).sum()
+/// The sum of the device's counters with such names.
+fn sum(samples: &[Sample], is_meant: impl Fn(&str) -> bool) -> u64 {
+    let meant = samples.iter().filter(|sample| is_meant(&sample.name));
+    meant.map(|sample| if let Reading::Counter(count) = sample.reading { count } else { 0 }).sum()
+}
+
+/// The queue of a NIC that a broker has lent to the engine with these counters.
+fn lent_queue(samples: &[Sample]) -> Option<LentQueue> {
+    let number = |name| {
+        let sample = samples.iter().find(|sample| sample.name.ends_with(name))?;
+        if let Reading::Gauge(number) = sample.reading { u32::try_from(number).ok() } else { None }
+    };
+    Some(LentQueue { send: number("tx/lent_queue")?, receive: number("rx/lent_queue")? })
 }
 
 /// The listed values of a file.

@@ -28,6 +28,8 @@ fn process(process: &Process) -> Value {
         "wakeups": header.wakeups,
         "system_calls": Map::from_iter(calls),
         "unlisted": header.unlisted,
+        "dropped": header.dropped,
+        "lent_queues": header.lent.iter().map(|queue| json!({ "send": queue.send, "receive": queue.receive })).collect::<Vec<_>>(),
         "sockets": process.sockets.iter().map(socket).collect::<Vec<_>>(),
     })
 }

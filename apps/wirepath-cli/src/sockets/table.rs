@@ -11,7 +11,7 @@
 use std::time::{Duration, SystemTime};
 
 use sockets::Kind;
-use sockets::listing::{Entry, Process};
+use sockets::listing::{Entry, LentQueue, Process};
 use wirepath::counters::printable;
 
 use crate::stats::{grouped, uptime};
@@ -86,6 +86,14 @@ fn engine(process: &Process) -> String {
             .collect();
         text.push_str(&if made.is_empty() { String::new() } else { format!("  system calls: {}", made.join("  ")) });
         text.push('\n');
+    }
+    if !header.lent.is_empty() {
+        let named = |queue: &LentQueue| format!("send {:#x} receive {:#x}", queue.send, queue.receive);
+        let queues: Vec<String> = header.lent.iter().map(named).collect();
+        text.push_str(&format!("queues that a broker lends: {}\n", queues.join(", ")));
+    }
+    if header.dropped > 0 {
+        text.push_str(&format!("frames that its queues have dropped: {}\n", grouped(header.dropped)));
     }
     if header.unlisted > 0 {
         text.push_str(&format!("{} sockets more, for which the list has no room\n", grouped(header.unlisted)));
@@ -195,6 +203,22 @@ mod tests {
                 " 6  tcp    listen       0.0.0.0:6379    -                both      no rule fits   0/511       0           0          0           0         0      0        0      0       -     -",
                 "12  tcp    established  192.0.2.1:6379  192.0.2.2:40112  wirepath  no rule fits   0/511       0      12,345  1,234,567           0         0      0        2      1       3    3s",
                 "turns 1,234,567  sleeps 0  wake-ups 0  system calls: device 12,345",
+            ],
+        );
+    }
+
+    #[test]
+    fn queues_that_are_lent_and_frames_that_they_dropped_are_lines() {
+        let mut process = process(vec![]);
+        process.header.lent = vec![LentQueue { send: 0x2a, receive: 0x2b }, LentQueue { send: 0x2c, receive: 0x2d }];
+        process.header.dropped = 1_234;
+        check(
+            &process,
+            &[
+                "redis-server  pid 4711  on eth1  up 2m 03s",
+                "no sockets",
+                "queues that a broker lends: send 0x2a receive 0x2b, send 0x2c receive 0x2d",
+                "frames that its queues have dropped: 1,234",
             ],
         );
     }
