@@ -1,6 +1,7 @@
 //! System calls that the standard library lacks: as whom a program starts (getuid(2), getgid(2),
 //! setgroups(2), setgid(2), setuid(2)), whether its file has capabilities (getxattr(2)), which
-//! descriptors it inherits (close_range(2)), and which signals it ignores (signal(2)).
+//! descriptors it inherits (close_range(2)), which signals it ignores (signal(2)), and how many files
+//! it may have open (setrlimit(2)).
 //!
 //! Invariants:
 //! 1. A string that is passed ends with a zero, and lives until the call returns.
@@ -8,6 +9,7 @@
 //! 3. A list is passed with its own length, is only read, and lives until the call returns.
 //! 4. Descriptors stay open: they are only marked to be closed by execve(2).
 //! 5. Signals are ignored, and no handler runs.
+//! 6. A limit is two plain numbers, borrowed for the call.
 
 use std::ffi::CString;
 use std::io;
@@ -22,6 +24,16 @@ const FIRST_OTHER: u32 = 3;
 pub(crate) fn user_and_group() -> (u32, u32) {
     // SAFETY: no address is passed, and neither can fail.
     unsafe { (libc::getuid(), libc::getgid()) }
+}
+
+/// Lets this process have as many files open as its hard limit allows.
+pub(crate) fn raise_open_files() -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a limit (6).
+    done(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: a limit (6).
+    done(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })
 }
 
 /// Makes this process another user's, with these supplementary groups. Only root may.

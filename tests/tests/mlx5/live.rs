@@ -6,14 +6,17 @@
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::RawFd;
 use std::process::{Child, ExitStatus};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
 use wirepath::counters::Block;
 use wirepath::device::mlx5::{Feature, Mlx5Config};
 use wirepath::pipeline::{App, Cx, Datagram, UdpFlow, UdpOptions, UdpSent};
 use wirepath::proto::{ConsumerId, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::worker::StopFlag;
+use wirepath::worker::broker::{Broker, BrokerConfig, BrokerError};
 use wirepath::worker::live::{FlowSpec, LiveConfig, LivePort, LiveWorker, PortConfig, sleep_on};
 use wirepath::worker::timeline::{NicClock, TimelineConfig, TimelineThread};
 use wirepath_tests::connectx::config;
@@ -224,8 +227,77 @@ fn next_frame_makes_the_descriptor_of_a_connectx_readable_after_each_sleep() {
     if std::env::var_os(INSIDE).is_none_or(|name| name != test) {
         return beside_a_sender(test);
     }
-    let live = LiveConfig::new("veth0").flow(FlowSpec::udp(OURS, PORT));
-    let mut ours = Ours::start(live.on(PortConfig::Mlx5(config("veth0"))));
+    sleep_until_frames(Ours::start(flows().on(PortConfig::Mlx5(config("veth0")))));
+}
+
+#[test]
+fn next_frame_makes_the_descriptor_of_a_lent_queue_readable_after_each_sleep() {
+    let test = "next_frame_makes_the_descriptor_of_a_lent_queue_readable_after_each_sleep";
+    if std::env::var_os(INSIDE).is_none_or(|name| name != test) {
+        return beside_a_sender(test);
+    }
+    let broker = RunningBroker::start();
+    sleep_until_frames(Ours::start(flows().on(PortConfig::Mlx5(broker.lends()))));
+    broker.end().unwrap();
+}
+
+#[test]
+fn connectx_that_is_pulled_out_ends_its_broker_and_the_port_of_its_client() {
+    let test = "connectx_that_is_pulled_out_ends_its_broker_and_the_port_of_its_client";
+    if std::env::var_os(INSIDE).is_none_or(|name| name != test) {
+        return beside_a_sender(test);
+    }
+    let broker = RunningBroker::start();
+    let mut ours = Ours::start(flows().on(PortConfig::Mlx5(broker.lends())));
+    ours.until("frames come", |counts| counts.host > 0);
+    assert!(nic::remove("mlx5_0"));
+    let begin = Instant::now();
+    let ended = loop {
+        assert!(begin.elapsed() < TIMEOUT, "the port goes on");
+        match ours.port.why_ended() {
+            Some(why) => break why,
+            None => std::thread::yield_now(),
+        }
+    };
+    assert_eq!(ended, "the broker of veth0 has ended, and its program with it: start it again, and then this program");
+    let why = broker.thread.join().unwrap().unwrap_err().to_string();
+    assert_eq!(why, "mlx5_0 is gone: see the kernel's log, and start the broker again");
+}
+
+/// A broker of the ConnectX, on a thread of this process.
+struct RunningBroker {
+    folder: TempDir,
+    stop: StopFlag,
+    thread: JoinHandle<Result<(), BrokerError>>,
+}
+
+impl RunningBroker {
+    fn start() -> Self {
+        let (folder, stop) = (tempfile::tempdir().unwrap(), StopFlag::new());
+        let path = folder.path().join("socket");
+        let broker = Broker::open(BrokerConfig { path, ..BrokerConfig::over(PortConfig::Mlx5(config("veth0"))) });
+        let (broker, stopped) = (broker.unwrap(), stop.clone());
+        let thread = std::thread::spawn(move || broker.serve(&stopped, |_| ()));
+        Self { folder, stop, thread }
+    }
+
+    /// A port of which it lends the queue.
+    fn lends(&self) -> Mlx5Config {
+        Mlx5Config { broker: Some(self.folder.path().join("socket")), ..config("veth0") }
+    }
+
+    fn end(self) -> Result<(), BrokerError> {
+        self.stop.stop();
+        self.thread.join().unwrap()
+    }
+}
+
+fn flows() -> LiveConfig {
+    LiveConfig::new("veth0").flow(FlowSpec::udp(OURS, PORT))
+}
+
+/// Sleeps twenty times, and each time the next frame ends the sleep.
+fn sleep_until_frames(mut ours: Ours) {
     let fd = ours.worker.wait_fd().unwrap();
     for sleep in 0..20 {
         // Without a step of the model no frame comes: the turns empty the ring.

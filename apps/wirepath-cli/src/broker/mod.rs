@@ -18,7 +18,7 @@ use wirepath::worker::{Hangup, StopFlag};
 use self::lifetime::Lifetime;
 use self::log::Log;
 use crate::root::Root;
-use crate::user;
+use crate::{sys, user};
 
 /// The most MiB of packet buffers for a client: more than any program needs.
 const MEMORY_MAX_MIB: i64 = 65_536;
@@ -87,6 +87,8 @@ pub(crate) fn run(options: &BrokerOptions) -> Result<(), Box<dyn Error>> {
     if config.users.is_empty() && config.rules.as_ref().is_none_or(Vec::is_empty) {
         log.say("only root is served: name users with --uid, or in a file with --rules");
     }
+    // Each program takes some. With fewer, later ones wait, and the log says so.
+    let _ = sys::raise_open_files();
     let (stop, hangup) = (StopFlag::on_signals()?, Hangup::new()?);
     let broker = Broker::open(config)?;
     log.say(&broker.describe());

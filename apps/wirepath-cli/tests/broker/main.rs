@@ -44,11 +44,12 @@ impl Rig {
 
     /// With more options of the broker.
     fn with(test: &str, options: &[&str]) -> Option<Self> {
-        Self::on(test, NEAR, options)
+        Self::on(test, NEAR, &[], options)
     }
 
-    /// On a port of this name at the near end: a ConnectX is one of software.
-    fn on(test: &str, port: &str, options: &[&str]) -> Option<Self> {
+    /// On a port of this name at the near end: a ConnectX is one of software, with options of its
+    /// own.
+    fn on(test: &str, port: &str, of_nic: &[&str], options: &[&str]) -> Option<Self> {
         if !has_program(test, "socat") {
             return None;
         }
@@ -60,7 +61,7 @@ impl Rig {
         let mut copy = Command::new("cp");
         copy.arg(env!("CARGO_BIN_EXE_wirepath")).arg(library()).arg(folder.path());
         assert!(copy.status().unwrap().success(), "{copy:?}");
-        let (broker, log) = start_broker(&wire, &folder, port, options);
+        let (broker, log) = start_broker_on(&wire, &folder, port, of_nic, options);
         Some(Self { wire, folder, port: port.into(), broker, log })
     }
 
@@ -115,12 +116,23 @@ impl Drop for Rig {
 
 /// A broker that listens.
 fn start_broker(wire: &Wire, folder: &TempDir, port: &str, options: &[&str]) -> (Child, Receiver<String>) {
+    start_broker_on(wire, folder, port, &[], options)
+}
+
+/// The same on a ConnectX with options of its own.
+fn start_broker_on(
+    wire: &Wire,
+    folder: &TempDir,
+    port: &str,
+    of_nic: &[&str],
+    options: &[&str],
+) -> (Child, Receiver<String>) {
     let shm = folder.path().join("shm");
     fs::create_dir_all(&shm).unwrap();
     fs::set_permissions(&shm, Permissions::from_mode(0o1777)).unwrap();
     let wirepath = folder.path().join("wirepath");
     let mut command = match port.starts_with("mlx5:") {
-        true => softhca::testing::command(&["--wire", NEAR]).unwrap(),
+        true => softhca::testing::command(&[&["--wire", NEAR], of_nic].concat()).unwrap(),
         false => Command::new(&wirepath),
     };
     command.args(port.starts_with("mlx5:").then_some(wirepath));

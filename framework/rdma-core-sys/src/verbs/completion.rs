@@ -12,7 +12,7 @@ use core::ptr::{NonNull, null_mut};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use super::context::{Context, set_nonblocking};
+use super::context::{Context, Element, set_nonblocking};
 use super::error::VerbsError;
 use super::handle::Handle;
 use super::work_queue::init_obj;
@@ -183,7 +183,8 @@ impl CompletionQueue {
         };
         let raw = VerbsError::check_object(call, raw)?;
         // SAFETY: new, 1.
-        let handle = unsafe { Handle::new(raw, core.verbs().ibv_destroy_cq) };
+        let (handle, number) = unsafe { (Handle::new(raw, core.verbs().ibv_destroy_cq), (*raw.as_ptr()).handle) };
+        let handle = handle.of(context.own_objects(), Some(Element::CompletionQueue(number)));
         Ok(Self(Arc::new(CqInner { handle, _channel: request.channel.cloned(), context: context.clone() })))
     }
 

@@ -6,6 +6,8 @@
 //! 2. Structures that calls fill are plain C data: zeroes are a valid value of each.
 //! 3. An object named by an event is valid until the event is acknowledged: destroying it waits for
 //!    that. Each function acknowledges an event before it returns, so no destruction waits for us.
+//!    Of a context whose file another process has, this does not hold: `own_objects` reads its
+//!    events.
 
 use core::ffi::c_int;
 use core::mem::zeroed;
@@ -16,6 +18,7 @@ use super::attributes::{DeviceAttributes, Mlx5Attributes, PortAttributes};
 use super::device::Device;
 use super::error::VerbsError;
 use super::handle::Handle;
+use super::own_objects::OwnObjects;
 use super::ring_memory::{RingMemory, RingSource};
 use crate::bindings::*;
 use crate::inline;
@@ -31,6 +34,8 @@ struct Inner {
     handle: Handle<ibv_context>,
     // After the context, whose rings it has.
     ring_memory: OnceLock<RingSource>,
+    /// Where another process has the device's file.
+    own_objects: OnceLock<Arc<OwnObjects>>,
     device: Device,
 }
 
@@ -42,7 +47,12 @@ impl Context {
         let raw = VerbsError::check_object("ibv_open_device", raw)?;
         // SAFETY: the handle is new, and only the device, the next field, must live longer.
         let handle = unsafe { Handle::new(raw, verbs.ibv_close_device) };
-        let context = Self(Arc::new(Inner { handle, ring_memory: OnceLock::new(), device: device.clone() }));
+        let context = Self(Arc::new(Inner {
+            handle,
+            ring_memory: OnceLock::new(),
+            own_objects: OnceLock::new(),
+            device: device.clone(),
+        }));
         context.do_not_block()?;
         Ok(context)
     }
@@ -165,11 +175,24 @@ impl Context {
         VerbsError::check(CALL, answer)
     }
 
-    /// The open file of the device. Whoever has it can map the registers of its queues, and make
-    /// and destroy objects with the rights that the kernel finds in the calling process.
-    pub fn device_file(&self) -> BorrowedFd<'_> {
+    /// Makes the context one whose file another process may have: events of objects that this
+    /// process has not made are not believed, and one of its own may be destroyed already. To be
+    /// called before the first object is made.
+    pub fn share_file(&self) {
+        self.0.own_objects.get_or_init(Arc::default);
+    }
+
+    /// The open file of the device, if it [may be shared](Self::share_file). Whoever has it can map
+    /// the registers of its queues, and make and destroy objects with the rights that the kernel
+    /// finds in the calling process.
+    pub fn device_file(&self) -> Option<BorrowedFd<'_>> {
+        self.own_objects()?;
         // SAFETY: 1: the context owns the descriptor and closes it at its end.
-        unsafe { BorrowedFd::borrow_raw((*self.as_ptr()).cmd_fd) }
+        Some(unsafe { BorrowedFd::borrow_raw((*self.as_ptr()).cmd_fd) })
+    }
+
+    pub(super) fn own_objects(&self) -> Option<&Arc<OwnObjects>> {
+        self.0.own_objects.get()
     }
 
     /// Readable when an event is pending. Non-blocking.
@@ -184,6 +207,9 @@ impl Context {
     /// The device is gone.
     pub fn next_event(&self) -> Result<Option<AsyncEvent>, VerbsError> {
         let verbs = self.core().verbs();
+        if let Some(own) = self.own_objects() {
+            return own.next_event(self.async_fd(), verbs);
+        }
         // SAFETY: 1, 2, 3.
         unsafe {
             let mut event: ibv_async_event = zeroed();
@@ -315,7 +341,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    fn of(kind: ibv_event_type) -> Self {
+    pub(super) fn of(kind: ibv_event_type) -> Self {
         match kind {
             IBV_EVENT_CQ_ERR => Self::CqError,
             IBV_EVENT_QP_FATAL => Self::QpFatal,

@@ -13,6 +13,8 @@ use core::mem::{offset_of, zeroed};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::Ordering;
 use std::collections::VecDeque;
+use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
 
 use super::device::Device;
 use super::{Context, ProtectionDomain, RingMemory};
@@ -25,6 +27,10 @@ struct State {
     calls: Vec<String>,
     refusals: Vec<(&'static str, c_int)>,
     events: VecDeque<(ibv_event_type, u32)>,
+    /// Objects that exist for an event alone.
+    raised: Vec<usize>,
+    /// The kernel's end of the last context's events.
+    kernel: Option<UnixDatagram>,
     devices: usize,
 }
 
@@ -61,6 +67,14 @@ pub(crate) fn refuse(call: &'static str, errno: c_int) {
 /// Makes an event pending. `number` is of the port, or of a queue that lives as long as the event.
 pub(crate) fn raise(kind: ibv_event_type, number: u32) {
     STATE.with_borrow_mut(|state| state.events.push_back((kind, number)));
+}
+
+/// Has the kernel report an event whose object its maker has named by this number.
+pub(crate) fn report(kind: ibv_event_type, named: u64) {
+    let mut record = [0; 16];
+    record[..8].copy_from_slice(&named.to_ne_bytes());
+    record[8..12].copy_from_slice(&kind.to_ne_bytes());
+    STATE.with_borrow(|state| state.kernel.as_ref().unwrap().send(&record)).unwrap();
 }
 
 /// Imitates an older library, whose `verbs_context` has only the fields behind `rest_from`.
@@ -241,7 +255,9 @@ unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv_context {
         let context = &mut extended.context;
         context.device = device;
         context.abi_compat = core::ptr::without_provenance_mut(usize::MAX);
-        context.async_fd = some_descriptor();
+        let (ours, kernel) = UnixDatagram::pair().unwrap();
+        STATE.with_borrow_mut(|state| state.kernel = Some(kernel));
+        context.async_fd = OwnedFd::from(ours).into_raw_fd();
         context.num_comp_vectors = 4;
         context.ops.poll_cq = Some(poll_cq);
         context.ops.req_notify_cq = Some(req_notify_cq);
@@ -369,14 +385,18 @@ unsafe extern "C" fn get_async_event(_: *mut ibv_context, event: *mut ibv_async_
             IBV_EVENT_WQ_FATAL => (*event).element.wq = make("wq", "", |wq: &mut ibv_wq| wq.wq_num = number),
             _ => (*event).element.port_num = number.cast_signed(),
         }
+        STATE.with_borrow_mut(|state| state.raised.push((*event).element.cq.addr()));
     }
     note("ibv_get_async_event", "")
 }
 
 unsafe extern "C" fn ack_async_event(event: *mut ibv_async_event) {
-    // SAFETY: as made above.
+    // SAFETY: as made above, unless it is an object of the test's.
     unsafe {
+        let object = (*event).element.cq.addr();
+        let is_raised = STATE.with_borrow(|state| state.raised.contains(&object));
         match (*event).event_type {
+            _ if !is_raised => {}
             IBV_EVENT_CQ_ERR => drop(Box::from_raw((*event).element.cq)),
             IBV_EVENT_QP_FATAL | IBV_EVENT_COMM_EST | IBV_EVENT_SQ_DRAINED | IBV_EVENT_QP_LAST_WQE_REACHED => {
                 drop(Box::from_raw((*event).element.qp));
@@ -385,6 +405,7 @@ unsafe extern "C" fn ack_async_event(event: *mut ibv_async_event) {
             IBV_EVENT_WQ_FATAL => drop(Box::from_raw((*event).element.wq)),
             _ => {}
         }
+        STATE.with_borrow_mut(|state| state.raised.retain(|raised| *raised != object));
     }
     note("ibv_ack_async_event", "");
 }

@@ -37,7 +37,7 @@ impl Flow {
         let raw = unsafe { inline::ibv_create_flow(qp.as_ptr(), words.as_mut_ptr().cast()) };
         let raw = VerbsError::check_object("ibv_create_flow", raw)?;
         // SAFETY: new, 1.
-        let handle = unsafe { Handle::new(raw, inline::ibv_destroy_flow) };
+        let handle = unsafe { Handle::new(raw, inline::ibv_destroy_flow) }.of(qp.pd().context().own_objects(), None);
         Ok(Self(Arc::new(Inner { handle, qp: qp.clone() })))
     }
 

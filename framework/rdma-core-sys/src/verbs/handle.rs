@@ -17,6 +17,9 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
+use super::context::Element;
+use super::own_objects::OwnObjects;
+
 static FAILED: AtomicUsize = AtomicUsize::new(0);
 
 /// The number of objects of this process that could not be destroyed: the device was removed, or
@@ -36,6 +39,8 @@ pub(super) struct Handle<T> {
     /// Of the memory that the NIC reaches by the object. It is leaked if the object cannot be
     /// destroyed: a NIC would write into what is somebody else's by then.
     memory_owner: Option<MemoryOwner>,
+    /// Of a context whose device file another process has: that one may destroy the object.
+    own_objects: Option<Arc<OwnObjects>>,
 }
 
 impl<T> Handle<T> {
@@ -44,7 +49,7 @@ impl<T> Handle<T> {
     /// # Safety
     /// Invariant 1; and the field must be declared in the order of invariant 2.
     pub(super) unsafe fn new(raw: NonNull<T>, destroy: unsafe extern "C" fn(*mut T) -> c_int) -> Self {
-        Self { raw, destroy, memory_owner: None }
+        Self { raw, destroy, memory_owner: None, own_objects: None }
     }
 
     /// Takes ownership of an object by which the NIC reaches memory.
@@ -56,7 +61,17 @@ impl<T> Handle<T> {
         destroy: unsafe extern "C" fn(*mut T) -> c_int,
         memory_owner: MemoryOwner,
     ) -> Self {
-        Self { raw, destroy, memory_owner: Some(memory_owner) }
+        Self { raw, destroy, memory_owner: Some(memory_owner), own_objects: None }
+    }
+
+    /// Of a new object in a context of these, which knows it from here on by the element that its
+    /// events are about; a context that nobody else has, needs none of that.
+    pub(super) fn of(mut self, own_objects: Option<&Arc<OwnObjects>>, element: Option<Element>) -> Self {
+        if let (Some(own), Some(element)) = (own_objects, element) {
+            own.add(self.raw.as_ptr().expose_provenance(), element);
+        }
+        self.own_objects = own_objects.cloned();
+        self
     }
 
     /// Destroys the object. Returns what the call did, which is 0 for success.
@@ -70,7 +85,15 @@ impl<T> Handle<T> {
     /// Called once (1).
     fn end(&mut self) -> c_int {
         // SAFETY: 1, 2.
-        let answer = unsafe { (self.destroy)(self.raw.as_ptr()) };
+        let destroy = || unsafe { (self.destroy)(self.raw.as_ptr()) };
+        let answer = match &self.own_objects {
+            None => destroy(),
+            // The other process has destroyed it already, so the NIC reaches nothing by it.
+            Some(own) => match own.remove(self.raw.as_ptr().addr(), destroy) {
+                libc::ENOENT | libc::EINVAL => 0,
+                answer => answer,
+            },
+        };
         if answer != 0 {
             FAILED.fetch_add(1, Ordering::Relaxed);
             forget(self.memory_owner.take());

@@ -43,7 +43,7 @@ impl ProtectionDomain {
         let raw = unsafe { (verbs.ibv_alloc_pd)(context.as_ptr()) };
         let raw = VerbsError::check_object("ibv_alloc_pd", raw)?;
         // SAFETY: new, 1.
-        let handle = unsafe { Handle::new(raw, verbs.ibv_dealloc_pd) };
+        let handle = unsafe { Handle::new(raw, verbs.ibv_dealloc_pd) }.of(context.own_objects(), None);
         Ok(Self(Arc::new(PdInner { handle, _parents: None, context: context.clone() })))
     }
 
@@ -188,7 +188,7 @@ impl MemoryRegion {
         };
         let raw = VerbsError::check_object("ibv_reg_mr", raw)?;
         // SAFETY: new, 1.
-        let handle = unsafe { Handle::over(raw, verbs.ibv_dereg_mr, keeper) };
+        let handle = unsafe { Handle::over(raw, verbs.ibv_dereg_mr, keeper) }.of(pd.context().own_objects(), None);
         Ok(Self(Arc::new(MrInner { handle, pd: pd.clone() })))
     }
 
@@ -213,7 +213,7 @@ impl MemoryRegion {
             unsafe { (verbs.ibv_reg_mr_iova2)(pd.as_ptr(), start.as_ptr().cast(), len, address, write | relaxed) };
         let raw = VerbsError::check_object("ibv_reg_mr", raw)?;
         // SAFETY: new, 1.
-        let handle = unsafe { Handle::over(raw, verbs.ibv_dereg_mr, keeper) };
+        let handle = unsafe { Handle::over(raw, verbs.ibv_dereg_mr, keeper) }.of(pd.context().own_objects(), None);
         Ok(Self(Arc::new(MrInner { handle, pd: pd.clone() })))
     }
 
@@ -239,7 +239,7 @@ impl MemoryRegion {
         let raw = unsafe { (verbs.ibv_reg_mr)(pd.as_ptr(), start.as_ptr().cast(), len, flags) };
         let raw = VerbsError::check_object("ibv_reg_mr", raw)?;
         // SAFETY: new, 1.
-        let handle = unsafe { Handle::over(raw, verbs.ibv_dereg_mr, keeper) };
+        let handle = unsafe { Handle::over(raw, verbs.ibv_dereg_mr, keeper) }.of(pd.context().own_objects(), None);
         Ok(Self(Arc::new(MrInner { handle, pd: pd.clone() })))
     }
 

@@ -38,6 +38,8 @@ mod handle;
 #[allow(unsafe_code)]
 mod memory;
 #[allow(unsafe_code)]
+mod own_objects;
+#[allow(unsafe_code)]
 mod queue_pair;
 #[allow(unsafe_code)]
 mod ring_memory;

@@ -12,6 +12,7 @@ use core::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
 use super::completion::CompletionQueue;
+use super::context::Element;
 use super::error::VerbsError;
 use super::handle::Handle;
 use super::memory::ProtectionDomain;
@@ -237,7 +238,8 @@ impl QueuePair {
         };
         let raw = VerbsError::check_object(call, raw)?;
         // SAFETY: new, 1.
-        let handle = unsafe { Handle::new(raw, core.verbs().ibv_destroy_qp) };
+        let (handle, number) = unsafe { (Handle::new(raw, core.verbs().ibv_destroy_qp), (*raw.as_ptr()).qp_num) };
+        let handle = handle.of(pd.context().own_objects(), Some(Element::QueuePair(number)));
         let caps = QpCaps {
             send_wr_max: wanted.cap.max_send_wr,
             receive_wr_max: wanted.cap.max_recv_wr,

@@ -320,6 +320,62 @@ fn events_name_what_they_are_about_and_are_acknowledged_at_once() {
 }
 
 #[test]
+fn event_that_another_process_has_named_reaches_no_object_where_it_has_the_devices_file() {
+    let (context, _pd) = fake::open();
+    context.share_file();
+    let cq = CompletionQueue::create(&context, &CqRequest::new(8)).unwrap();
+    let own = cq.as_ptr().expose_provenance() as u64;
+    fake::calls();
+    let foreign = |kind: u32, named: u64| {
+        fake::report(kind, named);
+        let seen = context.next_event().unwrap().unwrap();
+        assert_eq!((seen.element, fake::calls()), (Element::Device, Vec::<String>::new()), "{kind} of {named:#x}");
+        assert_eq!(seen.kind, EventKind::Other(kind));
+    };
+    for named in [0x10, 0, u64::MAX, own + 8] {
+        [IBV_EVENT_CQ_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_SRQ_LIMIT_REACHED, 99]
+            .iter()
+            .for_each(|kind| foreign(*kind, named));
+    }
+    // Of another kind than the object is.
+    foreign(IBV_EVENT_QP_FATAL, own);
+    // Our own, and what is of no object.
+    fake::report(IBV_EVENT_PORT_ERR, 1);
+    let port = AsyncEvent { kind: EventKind::PortDown, element: Element::Port(1) };
+    assert_eq!(context.next_event(), Ok(Some(port)));
+    assert_eq!(fake::calls(), Vec::<String>::new());
+    assert_eq!(context.next_event(), Ok(None));
+    fake::report(IBV_EVENT_CQ_ERR, own);
+    let expected = AsyncEvent { kind: EventKind::CqError, element: Element::CompletionQueue(cq.handle()) };
+    assert_eq!(context.next_event(), Ok(Some(expected)));
+    assert_eq!(fake::calls(), ["ibv_ack_async_event"]);
+    drop(cq);
+    fake::calls();
+    foreign(IBV_EVENT_CQ_ERR, own);
+}
+
+#[test]
+fn region_that_another_process_has_destroyed_keeps_no_memory_where_it_has_the_devices_file() {
+    for (is_shared, errno, keeps) in [
+        (true, libc::ENOENT, false),
+        (true, libc::EINVAL, false),
+        (true, libc::EBUSY, true),
+        (false, libc::EINVAL, true),
+    ] {
+        let (context, pd) = fake::open();
+        if is_shared {
+            context.share_file();
+        }
+        let memory = Arc::new([0_u8; 64]);
+        let start = NonNull::from(&*memory).cast();
+        let region = MemoryRegion::register(&pd, start, 64, Access::default(), memory.clone()).unwrap();
+        fake::refuse("ibv_dereg_mr", errno);
+        drop(region);
+        assert_eq!(Arc::strong_count(&memory) > 1, keeps, "{is_shared} {errno}");
+    }
+}
+
+#[test]
 fn cq_is_made_by_the_plainest_call() {
     let (context, _pd) = fake::open();
     let check = |options: CqOptions, expected: &str| {

@@ -10,6 +10,7 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use super::completion::CompletionQueue;
+use super::context::Element;
 use super::error::VerbsError;
 use super::handle::Handle;
 use super::memory::ProtectionDomain;
@@ -117,7 +118,8 @@ impl WorkQueue {
         };
         let raw = VerbsError::check_object(call, raw)?;
         // SAFETY: new, 1.
-        let handle = unsafe { Handle::new(raw, inline::ibv_destroy_wq) };
+        let (handle, number) = unsafe { (Handle::new(raw, inline::ibv_destroy_wq), (*raw.as_ptr()).wq_num) };
+        let handle = handle.of(context.own_objects(), Some(Element::WorkQueue(number)));
         Ok(Self(Arc::new(WqInner { handle, _cq: request.cq.clone(), pd: request.pd.clone() })))
     }
 

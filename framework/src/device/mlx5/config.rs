@@ -65,8 +65,8 @@ pub struct Mlx5Config {
     /// The rate limit of each queue; `None` for none. By default `None`.
     pub pace: Option<Pace>,
     /// The path of a broker's socket, which lends one queue to a process without capabilities; of
-    /// the features above it has those that the broker's port has, and no timestamps, strides or
-    /// compression. By default `None`: the process has the capabilities itself. With the feature
+    /// the features above it has those that the broker's port has, and no raw timestamps, strides
+    /// or compression. By default `None`: the process has the capabilities itself. With the feature
     /// `af-xdp`, which has the broker.
     pub broker: Option<PathBuf>,
 }

@@ -17,7 +17,7 @@ use crate::device::af_xdp::broker::sys::{KeptMemory, Peer};
 use crate::sys::process;
 
 /// The most connections of all users, and of one user where the operator does not say otherwise:
-/// each takes some kilobytes and four descriptors.
+/// each takes some kilobytes and seven descriptors, or twelve with a queue of a ConnectX.
 pub(super) const CLIENTS_MAX: usize = 128;
 pub(super) const CLIENTS_OF_A_USER: usize = 32;
 /// Connections that root alone may have.

@@ -78,15 +78,27 @@ pub(super) struct FlowTable {
     counts_of_users: HashMap<u32, usize>,
     budget: RuleBudget,
     next_id: u32,
-    /// Whether clients of one user may share a port: the broker passes frames on and tracks
-    /// connections.
-    is_shared: bool,
+    sharing: Sharing,
+}
+
+/// Which flows several clients may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// None: a frame goes to one queue.
+    #[default]
+    Nothing,
+    /// The same flow to a group: the NIC copies its frames to the queues of all who have it. Of two
+    /// different ones that overlap it would take one alone.
+    Groups,
+    /// All flows to groups, and those to a port between clients of one user: the broker passes
+    /// frames on and tracks connections.
+    Ports,
 }
 
 impl FlowTable {
-    /// No flows yet. `is_shared`: the broker passes frames on.
-    pub(super) fn new(is_shared: bool, budget: RuleBudget) -> Self {
-        Self { is_shared, budget, ..Self::default() }
+    /// No flows yet.
+    pub(super) fn new(sharing: Sharing, budget: RuleBudget) -> Self {
+        Self { sharing, budget, ..Self::default() }
     }
 
     /// A client asks for a flow that it has already: returns its number, and the client has to give
@@ -108,10 +120,11 @@ impl FlowTable {
         }
         let is_taken = |held: &&Held| {
             let is_group = flow.destination.ip().is_multicast();
-            let may_share = match self.is_shared {
-                true if is_group => true,
-                true => held.uid == uid && !(is_exact(flow) && held.flow == *flow),
-                false => false,
+            let may_share = match self.sharing {
+                Sharing::Ports if is_group => true,
+                Sharing::Ports => held.uid == uid && !(is_exact(flow) && held.flow == *flow),
+                Sharing::Groups => is_group && held.flow == *flow,
+                Sharing::Nothing => false,
             };
             held.client != client && overlaps(&held.flow, flow) && !may_share
         };
@@ -128,7 +141,7 @@ impl FlowTable {
     /// The users who have flows to groups at the port of this one, and share it: each client of a
     /// group gets its frames.
     pub(super) fn users_of_groups(&self, flow: &Flow) -> BTreeSet<u32> {
-        if !self.is_shared || !flow.destination.ip().is_multicast() {
+        if self.sharing == Sharing::Nothing || !flow.destination.ip().is_multicast() {
             return BTreeSet::new();
         }
         let is_other = |held: &&Held| {
@@ -359,7 +372,7 @@ mod tests {
 
     #[test]
     fn greedy_user_leaves_rules_to_others_and_greedy_users_to_root() {
-        let mut table = FlowTable::new(true, RuleBudget { rules_max: 64, of_a_flow: 2 });
+        let mut table = FlowTable::new(Sharing::Ports, RuleBudget { rules_max: 64, of_a_flow: 2 });
         let mut take = |client, uid, from: u16| {
             let mut count = 0;
             while table.check_budget(uid, LeavingCounts::default()).is_ok() {
@@ -381,7 +394,7 @@ mod tests {
 
     #[test]
     fn ports_that_leave_count_for_the_user_whose_they_were() {
-        let mut table = FlowTable::new(true, RuleBudget { rules_max: 64, of_a_flow: 2 });
+        let mut table = FlowTable::new(Sharing::Ports, RuleBudget { rules_max: 64, of_a_flow: 2 });
         let check = |table: &FlowTable, of_user, of_users| {
             table.check_budget(1000, LeavingCounts { of_user, of_users }).map_err(|refusal| refusal.errno)
         };
@@ -411,7 +424,7 @@ mod tests {
 
     #[test]
     fn port_is_shared_by_clients_of_one_user_where_frames_are_passed_on() {
-        let mut table = FlowTable::new(true, RuleBudget::default());
+        let mut table = FlowTable::new(Sharing::Ports, RuleBudget::default());
         table.add(FIRST, 1000, flow(5000), vec![rule()]);
         table.add(FIRST, 1000, from(flow(6000), PEER, 443), vec![rule()]);
         table.check(SECOND, 1000, &flow(5000)).unwrap();
@@ -421,16 +434,19 @@ mod tests {
     }
 
     #[test]
-    fn group_is_shared_by_clients_of_all_users_where_frames_are_passed_on() {
+    fn group_is_shared_by_clients_of_all_users_where_frames_are_passed_on_or_the_nic_copies_them() {
         let group = |last: u8, port| Flow {
             protocol: Protocol::UDP,
             destination: SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, last), port),
             ..flow(0)
         };
-        for is_shared in [true, false] {
-            let mut table = FlowTable::new(is_shared, RuleBudget::default());
+        for sharing in [Sharing::Ports, Sharing::Groups, Sharing::Nothing] {
+            let mut table = FlowTable::new(sharing, RuleBudget::default());
             table.add(FIRST, 1000, group(1, 9000), vec![rule()]);
+            let is_shared = sharing != Sharing::Nothing;
             assert_eq!(table.check(SECOND, 1001, &group(1, 9000)).is_ok(), is_shared);
+            let from_one = Flow { source: Some(PEER), ..group(1, 9000) };
+            assert_eq!(table.check(SECOND, 1001, &from_one).is_ok(), sharing == Sharing::Ports);
             let users = |flow: &Flow| table.users_of_groups(flow).into_iter().collect::<Vec<_>>();
             let expected = if is_shared { vec![1000] } else { vec![] };
             assert_eq!([users(&group(1, 9000)), users(&group(2, 9000))], [expected.clone(), expected]);

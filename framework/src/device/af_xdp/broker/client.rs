@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::super::error::AfXdpSetupError;
@@ -80,8 +80,9 @@ pub(in crate::device) struct LentPort {
     interface: Interface,
     welcome: Welcome,
     awaited: AtomicUsize,
-    /// Requests are made one after the other.
-    channel: Mutex<OwnedFd>,
+    channel: OwnedFd,
+    /// Requests that have a reply are made one after the other.
+    asking: Mutex<()>,
     /// Brings the ICMP errors about our flows, and the news of those that the broker has taken
     /// back, until someone listens.
     icmp_errors: Mutex<Option<OwnedFd>>,
@@ -91,7 +92,11 @@ pub(in crate::device) struct LentPort {
     is_silent: AtomicBool,
     /// It passes frames on.
     is_forwarded: AtomicBool,
+    /// What whoever notices the end of the broker does, once.
+    at_end: Mutex<Option<AtEnd>>,
 }
+
+type AtEnd = Box<dyn FnOnce() + Send>;
 
 /// A bound socket with its memory, and the modes in which it was bound.
 pub(in crate::device::af_xdp) struct Lent {
@@ -131,11 +136,13 @@ impl LentPort {
             interface: found,
             welcome,
             awaited: AtomicUsize::new(0),
-            channel: Mutex::new(channel),
+            channel,
+            asking: Mutex::new(()),
             icmp_errors: Mutex::new(descriptors.pop()),
             is_lost: AtomicBool::new(false),
             is_silent: AtomicBool::new(false),
             is_forwarded: AtomicBool::new(false),
+            at_end: Mutex::new(None),
         })
     }
 
@@ -212,13 +219,13 @@ impl LentPort {
     /// From now on replies come soon.
     fn has_queue(&self) {
         // Where it fails the patience is the longer one.
-        let _ = sys::set_patience(&self.channel(), PATIENCE_WITH_QUEUE);
+        let _ = sys::set_patience(&self.channel, PATIENCE_WITH_QUEUE);
     }
 
-    /// Has the broker arm the completion queue of our NIC queue.
-    pub(in crate::device) fn arm(&self, word: u32) {
-        // Where the broker is gone, the socket that wakes is closed.
-        let _ = self.ask(Request::Arm { word });
+    /// Has the broker arm the completion queue of our NIC queue: returns whether it was told. There
+    /// is no reply, so a broker that is busy keeps nobody from going to sleep.
+    pub(in crate::device) fn arm(&self, word: u32) -> bool {
+        !self.is_lost() && sys::send_now(&self.channel, &Request::Arm { word }.encode()).is_ok()
     }
 
     /// Has the NIC release a ring of ours.
@@ -284,10 +291,27 @@ impl LentPort {
     /// Notices that the broker has ended. One system call.
     pub(in crate::device) fn look(&self) {
         // If the lock is taken, its holder makes a request and notices the end itself.
-        if let Ok(channel) = self.channel.try_lock()
-            && sys::is_closed(&channel)
+        if let Ok(_alone) = self.asking.try_lock()
+            && sys::is_closed(&self.channel)
         {
-            self.is_lost.store(true, Ordering::Relaxed);
+            self.lose();
+        }
+    }
+
+    /// Has `act` run once the broker has ended, by whoever notices that.
+    #[cfg_attr(not(feature = "mlx5"), allow(dead_code))] // a queue of AF_XDP has nothing to let go of
+    pub(in crate::device) fn at_end(&self, act: impl FnOnce() + Send + 'static) {
+        *self.at_end.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(act));
+        if self.is_lost() {
+            self.lose();
+        }
+    }
+
+    fn lose(&self) {
+        self.is_lost.store(true, Ordering::Relaxed);
+        let act = self.at_end.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(act) = act {
+            act();
         }
     }
 
@@ -310,21 +334,17 @@ impl LentPort {
     }
 
     fn ask_for(&self, request: Request, descriptors: &mut Vec<OwnedFd>) -> io::Result<Reply> {
-        let channel = self.channel();
+        let _alone = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_lost() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        exchange(&channel, request, descriptors).inspect_err(|error| {
+        exchange(&self.channel, request, descriptors).inspect_err(|error| {
             // A reply may still come, to a request that is not the next one. A broker that has only
             // stalled gives our flows back to the kernel when it sees this end.
-            sys::hang_up(&channel);
+            sys::hang_up(&self.channel);
             self.is_silent.store(error.kind() == io::ErrorKind::WouldBlock, Ordering::Relaxed);
-            self.is_lost.store(true, Ordering::Relaxed);
+            self.lose();
         })
-    }
-
-    fn channel(&self) -> MutexGuard<'_, OwnedFd> {
-        self.channel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

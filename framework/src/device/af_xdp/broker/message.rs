@@ -9,7 +9,7 @@ use crate::device::steering::Rule;
 use crate::wire::{EtherType, Protocol};
 
 /// Both ends are of the same release: a message means the same in both.
-pub(crate) const VERSION: u16 = 7;
+pub(crate) const VERSION: u16 = 8;
 /// No message is longer.
 pub(crate) const MESSAGE_LEN_MAX: usize = 512;
 /// Bytes of the sentence of a refusal.
@@ -66,7 +66,8 @@ pub(crate) enum Request {
     Serve {
         uid: u32,
     },
-    /// The completion queue of the client's NIC queue is to signal: the word for its register.
+    /// The completion queue of the client's NIC queue is to signal: the word for its register. This
+    /// has no reply.
     Arm {
         word: u32,
     },

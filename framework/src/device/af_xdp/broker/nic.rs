@@ -1,6 +1,11 @@
 //! A queue of a ConnectX as a broker describes it to the program that polls it: plain numbers. What
 //! a program does with them is `device/mlx5/lend`.
 
+/// Timestamps by the NIC's clock, whose relation to the wall clock the broker shows.
+pub(crate) const WALL: u32 = 1;
+/// Timestamps that are the time of day itself.
+pub(crate) const REAL_TIME: u32 = 2;
+
 /// Generates a struct of 32-bit numbers that is an array on the wire, in the order of its fields.
 macro_rules! numbers {
     ($(#[$attribute:meta])* $name:ident, $count:literal { $($(#[$comment:meta])* $field:ident,)* }) => {
@@ -22,7 +27,7 @@ macro_rules! numbers {
 
 numbers! {
     /// The features of a port, before a queue of it is lent. A flag is 0 or 1.
-    NicFeatures, 9 {
+    NicFeatures, 10 {
         /// Bytes of the longest frame.
         frame_len_max,
         checksums,
@@ -39,13 +44,15 @@ numbers! {
         /// Buffers of a received frame, at most.
         segments_max,
         rules_max,
+        /// Of each frame: [`WALL`], [`REAL_TIME`], or 0 for none.
+        timestamps,
     }
 }
 
 numbers! {
     /// The rings of a queue, by their places in the memory behind the packet buffers; the page of
     /// its register, by its number in the device's file.
-    NicQueue, 21 {
+    NicQueue, 22 {
         /// Bytes behind the packet buffers.
         rings_len,
         lkey,
@@ -64,6 +71,7 @@ numbers! {
         rq,
         rq_wqe_count,
         rq_stride,
+        rq_number,
         rq_doorbell,
         rx_cq,
         rx_cq_entry_count,

@@ -140,6 +140,14 @@ pub(crate) fn is_free(local: SocketAddrV4, device: u32) -> io::Result<bool> {
 #[repr(C, align(8))]
 struct Control([u8; 64]);
 
+/// Sends one message if there is room for it now.
+pub(crate) fn send_now(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
+    let (fd, flags) = (socket.as_raw_fd(), libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT);
+    // SAFETY: the bytes are borrowed for the call, with their own length (1).
+    let sent = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) };
+    check(sent as c_int).map(drop)
+}
+
 /// Sends one message with its descriptors.
 pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut control = Control([0; 64]);

@@ -28,9 +28,10 @@ pub(in crate::device::mlx5) trait CompletionEvents {
     fn take(&mut self) -> bool;
 
     /// Has the owner of the register write `word` there, if it is not ours: then the queue names
-    /// none. A system call.
-    fn ring_register(&mut self, word: u32) {
+    /// none. A system call that does not block; returns whether the owner was told.
+    fn ring_register(&mut self, word: u32) -> bool {
         let _ = word;
+        false
     }
 
     /// Whether another process has the register.
@@ -86,10 +87,126 @@ impl Arming {
         }
         let word = self.taken << SEQUENCE_SHIFT | consumer_idx & CONSUMER_INDEX_MASK;
         self.word.write(word);
-        match &mut self.register {
-            Some(register) => register.write([word, self.number]),
+        let is_armed = match &mut self.register {
+            Some(register) => {
+                register.write([word, self.number]);
+                true
+            }
             None => self.events.ring_register(word),
+        };
+        // Without the owner of the register nothing is armed, and the next sleep tries again.
+        self.armed_at = is_armed.then_some(consumer_idx);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use proptest::prelude::*;
+
+    use super::super::super::testing::plain::PlainCq;
+    use super::*;
+
+    /// A NIC, and the broker that passes its events on to the program of the queue.
+    #[derive(Default)]
+    struct Relay {
+        /// CQEs that the NIC has written.
+        written: u32,
+        /// From which CQE on it signals, if it is armed.
+        armed: Option<u32>,
+        /// Events that the broker has not read, and that it has passed on.
+        signaled: u32,
+        passed_on: u32,
+    }
+
+    impl Relay {
+        /// The NIC signals once for each arm (mlx5.md 2.9).
+        fn look(&mut self) {
+            if self.armed.is_some_and(|from| self.written > from) {
+                self.armed = None;
+                self.signaled += 1;
+            }
         }
-        self.armed_at = Some(consumer_idx);
+    }
+
+    struct Relayed(Rc<RefCell<Relay>>);
+
+    impl CompletionEvents for Relayed {
+        fn fd(&self) -> RawFd {
+            -1
+        }
+
+        fn take(&mut self) -> bool {
+            let mut relay = self.0.borrow_mut();
+            let is_there = relay.passed_on > 0;
+            relay.passed_on -= u32::from(is_there);
+            is_there
+        }
+
+        fn ring_register(&mut self, word: u32) -> bool {
+            let mut relay = self.0.borrow_mut();
+            relay.armed = Some(word & CONSUMER_INDEX_MASK);
+            relay.look();
+            true
+        }
+
+        fn has_register(&self) -> bool {
+            true
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        /// The NIC writes a CQE.
+        Write,
+        /// The broker passes an event on.
+        PassOn,
+        /// The program consumes what is there, arms, and sleeps.
+        Sleep,
+        /// It wakes by a timer, and consumes what is there.
+        Turn,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![Just(Step::Write), Just(Step::PassOn), Just(Step::Sleep), Just(Step::Turn)]
+    }
+
+    proptest! {
+        /// The broker's delay lets each step come between any two others.
+        #[test]
+        fn sleeper_whose_events_another_process_passes_on_is_woken_by_each_frame(
+            steps in proptest::collection::vec(step(), 0..64)
+        ) {
+            let relay = Rc::new(RefCell::new(Relay::default()));
+            let (parts, _cq) = PlainCq::new(8, 64);
+            let mut arming = Arming::new(&parts, Box::new(Relayed(Rc::clone(&relay)))).unwrap();
+            let (mut consumed, mut sleeps) = (0, false);
+            for step in steps {
+                match step {
+                    Step::Write => relay.borrow_mut().written += 1,
+                    Step::PassOn => {
+                        let mut relay = relay.borrow_mut();
+                        let passed = relay.signaled.min(1);
+                        relay.signaled -= passed;
+                        relay.passed_on += passed;
+                    }
+                    Step::Sleep | Step::Turn => {
+                        consumed = relay.borrow().written;
+                        sleeps = matches!(step, Step::Sleep);
+                        if sleeps {
+                            arming.arm(consumed);
+                        }
+                    }
+                }
+                let mut relay = relay.borrow_mut();
+                relay.look();
+                let wakes = relay.signaled + relay.passed_on > 0;
+                prop_assert!(!sleeps || relay.written == consumed || wakes, "after {step:?} it sleeps on");
+                // And an event at most is on its way, so that a sleeper is woken for nothing once.
+                prop_assert!(relay.signaled + relay.passed_on <= 1);
+            }
+        }
     }
 }

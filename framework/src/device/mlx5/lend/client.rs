@@ -3,10 +3,10 @@
 
 use core::sync::atomic::Ordering;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
@@ -19,22 +19,22 @@ use super::super::receive::packet_types::RxFeatures;
 use super::super::receive::rx::{Mlx5Rx, QueueStatus, Refreshed, RxParts};
 use super::super::send::tx::{Mlx5Tx, TxParts};
 use super::super::setup::parts::TxFeatures;
+use super::clock;
 use super::rings::Parts;
-use super::shared::{RegisterPage, SharedRings, Status};
+use super::shared::{RegisterPage, SharedRings, Status, page_len};
 use crate::counters::{Scope, Unit};
 use crate::device::af_xdp::broker::client::LentPort as Broker;
 use crate::device::af_xdp::broker::lend::QueueOrder;
 use crate::device::af_xdp::broker::message::Half;
-use crate::device::af_xdp::broker::nic::{NicFeatures, NicQueue};
+use crate::device::af_xdp::broker::nic::{NicFeatures, NicQueue, REAL_TIME, WALL};
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 use crate::device::{
     Capabilities, DeviceError, DeviceErrorKind, RxOffloads, RxState, TxOffloads, rings as ring_buffers,
 };
 use crate::mem::{Layout, Pool, Region, Reservation, Sizing};
 
-/// Pages are lent whole.
-const PAGE_LEN: usize = 4096;
-
+/// Reads of the broker's clock before giving up: one is some words.
+const CLOCK_LOOKS: usize = 100;
 /// A port whose context, rings and rules are a broker's.
 pub(crate) struct LentPort {
     broker: Arc<Broker>,
@@ -56,8 +56,8 @@ pub(crate) struct LentQueue {
 struct Lent {
     queue: NicQueue,
     rings: Arc<SharedRings>,
-    page: RegisterPage,
-    wake: UnixDatagram,
+    page: Arc<RegisterPage>,
+    wake: UnixStream,
 }
 
 impl LentPort {
@@ -79,6 +79,12 @@ impl LentPort {
             );
             return Err(DeviceError::new(DeviceErrorKind::InvalidConfig, sentence));
         };
+        if config.timestamps == Feature::Required && features.timestamps == 0 {
+            let name = &config.device;
+            let sentence =
+                format!("the NIC of the broker of {name} stamps no frames (see its log): start without timestamps");
+            return Err(DeviceError::new(DeviceErrorKind::Unsupported, sentence));
+        }
         Ok(Self { broker: Arc::new(broker), config: config.clone(), features, taken: Weak::new() })
     }
 
@@ -102,10 +108,16 @@ impl LentPort {
             (features.checksums != 0, "; checksums"),
             (features.segmentation_len_max != 0, "; TCP segmentation"),
             (features.multi_packet != 0, "; multi-packet sends"),
+            (self.has_timestamps(), "; time stamps"),
         ] {
             words.push_str(if is_used { what } else { "" });
         }
         words
+    }
+
+    /// Whether frames get timestamps: the configuration wants them, and the NIC has them.
+    fn has_timestamps(&self) -> bool {
+        wants_timestamps(&self.config) && self.features.timestamps != 0
     }
 
     pub(in crate::device::mlx5) fn capabilities(&self) -> Capabilities {
@@ -114,13 +126,19 @@ impl LentPort {
             queues: 1,
             frame_len_max: features.frame_len_max as usize,
             tx_segments_max: Mlx5Tx::segments_max_of(self.config.tx_ring_len, features.wqe_units_max),
-            rx: RxOffloads { ip_checksum: checksums, l4_checksum: checksums, flow_tag: true, ..RxOffloads::default() },
+            rx: RxOffloads {
+                ip_checksum: checksums,
+                l4_checksum: checksums,
+                timestamp: self.has_timestamps(),
+                flow_tag: true,
+                ..RxOffloads::default()
+            },
             tx: TxOffloads {
                 ip_checksum: checksums,
                 l4_checksum: checksums,
                 segmentation_len_max: features.segmentation_len_max as usize,
                 vlan: true,
-                timestamp: false,
+                timestamp: self.has_timestamps(),
             },
             steering: Fields::ALL,
             rules_max: features.rules_max as usize,
@@ -174,7 +192,7 @@ impl LentQueue {
 
     /// Borrows the memory, and with it the queue.
     pub(in crate::device::mlx5) fn region(&mut self, layout: Layout, buffers: usize) -> Result<Region, DeviceError> {
-        let len = layout.region_len(buffers).next_multiple_of(PAGE_LEN);
+        let len = layout.region_len(buffers).next_multiple_of(page_len());
         let place = Reservation::new(len).map_err(|error| failed("addresses for the pool", &error))?;
         let order = QueueOrder {
             umem_len: len as u64,
@@ -189,9 +207,16 @@ impl LentQueue {
             .map_err(|error| failed("the memory of a broker", &io::Error::other(error.to_string())))?;
         let rings = SharedRings::map(&memory, order.umem_len, queue.rings_len as usize)
             .map_err(|error| failed("the rings of a broker's queue", &error))?;
-        // The mapping keeps the file.
+        // The mapping keeps the file, and the file the queue and its rules in the NIC.
         let page = RegisterPage::map(device_file.as_fd(), queue.uar_page)
             .map_err(|error| failed("the register of a broker's queue", &error))?;
+        let page = Arc::new(page);
+        let mapped = Arc::downgrade(&page);
+        self.broker.at_end(move || {
+            if let Some(page) = mapped.upgrade() {
+                page.let_go();
+            }
+        });
         self.lent = Some(Lent { queue, rings: Arc::new(rings), page, wake: wake.into() });
         Ok(region)
     }
@@ -215,17 +240,25 @@ impl LentQueue {
         scope.text("interface", &name);
         scope.gauge("interface_index", Unit::Number).set(self.broker.interface().index.into());
         scope.text("mode", "mlx5, a broker's");
+        // By which `wirepath sockets` names them.
+        scope.scope("tx").gauge("lent_queue", Unit::Number).set(parts.sq.number.into());
+        scope.scope("rx").gauge("lent_queue", Unit::Number).set(lent.queue.rq_number.into());
         scope.scope("tx").text("doorbell", if parts.sq.blueflame_len > 0 { "BlueFlame" } else { "plain" });
         let half =
             |half| Box::new(LentHalf { half, broker: Arc::clone(&self.broker), _place: Arc::clone(&self.place) });
+        let stamps = stamps(&self.config, &features, &lent.rings).ok_or_else(|| {
+            let sentence = format!("the broker of {name} shows no clock of its NIC: see its log, and start it again");
+            DeviceError::new(DeviceErrorKind::Unsupported, sentence)
+        })?;
+        let clock = Arc::clone(&lent.rings);
         let mut tx_faults = Faults::new(&lent.rings, Status::TxFaults, Status::TxLosses);
         let tx = TxParts {
             sq: parts.sq,
             cq: parts.tx_cq,
             capabilities: tx_features(&features),
             lkey: lent.queue.lkey,
-            stamps: TimestampSource::Off,
-            relation: Box::new(|| None),
+            stamps,
+            relation: Box::new(move || clock::read(&clock)),
             fault: Box::new(move || tx_faults.take()),
             recovery: Recovery::new(half(Half::Tx), &scope.scope("tx")),
             may_send: None,
@@ -244,11 +277,7 @@ impl LentQueue {
             recovery: Recovery::new(half(Half::Rx), &scope.scope("rx")),
             status: Box::new(status),
             frame_len_max: features.frame_len_max as usize,
-            features: RxFeatures {
-                stamps: TimestampSource::Off,
-                has_hashes: false,
-                has_checksums: features.checksums != 0,
-            },
+            features: RxFeatures { stamps, has_hashes: false, has_checksums: features.checksums != 0 },
             mini: None,
             events: Some(Box::new(LentEvents { wake: lent.wake, broker: Arc::clone(&self.broker) })),
         };
@@ -262,7 +291,7 @@ impl LentQueue {
 /// What `config` requires and no queue of a broker's has.
 fn not_lent(config: &Mlx5Config) -> Option<&'static str> {
     let required = [
-        (config.timestamps == Feature::Required, "timestamps"),
+        (config.timestamps == Feature::Required && config.raw_timestamps, "timestamps in ticks of a clock"),
         (config.compression == Feature::Required, "compressed completions"),
         (config.striding == Feature::Required, "strides"),
         (config.vlan_stripping == Feature::Required, "VLAN stripping"),
@@ -270,6 +299,23 @@ fn not_lent(config: &Mlx5Config) -> Option<&'static str> {
         (config.queues > 1 || config.hash().is_some(), "other queues beside it"),
     ];
     required.into_iter().find(|(is_required, _)| *is_required).map(|(_, what)| what)
+}
+
+/// Ticks are of no use without a clock that can be read.
+fn wants_timestamps(config: &Mlx5Config) -> bool {
+    config.timestamps.is_wanted() && !config.raw_timestamps
+}
+
+/// How the queue's timestamps are read; `None` where the broker shows no clock. Asks a few times,
+/// because the broker may just be writing.
+fn stamps(config: &Mlx5Config, features: &NicFeatures, rings: &SharedRings) -> Option<TimestampSource> {
+    match features.timestamps {
+        WALL if wants_timestamps(config) => {
+            core::iter::repeat_with(|| clock::read(rings)).take(CLOCK_LOOKS).flatten().next().map(TimestampSource::Wall)
+        }
+        REAL_TIME if wants_timestamps(config) => Some(TimestampSource::RealTime),
+        _ => Some(TimestampSource::Off),
+    }
 }
 
 fn tx_features(features: &NicFeatures) -> TxFeatures {
@@ -358,7 +404,7 @@ impl QueueStatus for LentStatus {
     }
 
     fn relation(&mut self) -> Option<ClockInfo> {
-        None
+        clock::read(&self.rings)
     }
 
     /// Looks whether the broker is there, too, by one system call.
@@ -377,7 +423,7 @@ impl QueueStatus for LentStatus {
 
 /// The events of the completion queue, which the broker relays. It has the register, too.
 struct LentEvents {
-    wake: UnixDatagram,
+    wake: UnixStream,
     broker: Arc<Broker>,
 }
 
@@ -387,11 +433,11 @@ impl CompletionEvents for LentEvents {
     }
 
     fn take(&mut self) -> bool {
-        matches!(self.wake.recv(&mut [0; 1]), Ok(1))
+        matches!(self.wake.read(&mut [0; 1]), Ok(1))
     }
 
-    fn ring_register(&mut self, word: u32) {
-        self.broker.arm(word);
+    fn ring_register(&mut self, word: u32) -> bool {
+        self.broker.arm(word)
     }
 
     fn has_register(&self) -> bool {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
 
@@ -17,14 +17,16 @@ use super::super::error::Mlx5SetupError;
 use super::super::health::recover::Objects as _;
 use super::super::health::watch::RingError;
 use super::super::ring::ArmRegister;
+use super::super::setup::capabilities::TimestampFormat;
 use super::super::setup::objects::{Receiver, Sender};
 use super::super::setup::own_device::OwnDevice;
 use super::super::setup::own_queue::{self, ChannelEvents, CreatedRx, CreatedTx, Half, OwnQueue};
 use super::super::setup::parts::CqParts;
+use super::clock;
 use super::shared::{SharedRings, Status, add, page_len};
 use crate::device::af_xdp::broker::lend::QueueOrder;
 use crate::device::af_xdp::broker::message;
-use crate::device::af_xdp::broker::nic::{NicFeatures, NicQueue};
+use crate::device::af_xdp::broker::nic::{NicFeatures, NicQueue, REAL_TIME, WALL};
 use crate::device::af_xdp::broker::sys;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::device::{DeviceError, RxState};
@@ -34,8 +36,9 @@ use crate::sys::process::without_capabilities;
 /// Pages of the rings' memory beside the rings: the status, doorbell records, and what set-up takes
 /// meanwhile.
 const PAGES_BESIDE: usize = 64;
-const PAGE_LEN: usize = 4096;
-/// More than a message of `LentNic::wake` is not needed.
+/// Rules of a client whose frames do not come yet: its first frames have them installed at once.
+const WAITING_RULES_MAX: usize = 64;
+/// Each event is a byte of `LentNic::wake`.
 const WAKE: [u8; 1] = [1];
 
 /// A port whose queues are lent.
@@ -52,7 +55,7 @@ pub(crate) struct Lender {
 pub(crate) struct LentNic {
     memory: File,
     device_file: OwnedFd,
-    wake: UnixDatagram,
+    wake: OwnedFd,
     pub(crate) queue: NicQueue,
 }
 
@@ -64,19 +67,35 @@ struct NicClient {
     events: ChannelEvents,
     queue: OwnQueue,
     rings: Arc<SharedRings>,
-    /// The client sleeps at its other end.
-    wake: UnixDatagram,
+    /// The client sleeps at its other end, and wakes as well when this one is closed.
+    wake: OwnedFd,
     device: OwnDevice,
+    /// Rules that it has, installed or not.
+    rule_count: usize,
+    frames: Frames,
+    /// The client is gone: the last of its rules is awaited.
+    has_ended: bool,
+}
+
+/// Whether the frames of a client's rules come to its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Frames {
+    NotYet,
+    Come,
+    /// And will not again: the queue is reset.
+    NoMore,
 }
 
 impl Lender {
     /// Opens the port of `config`, without a queue.
     pub(crate) fn open(config: &Mlx5Config) -> Result<Self, DeviceError> {
-        // What the two sides would have to tell each other beyond plain rings is left out.
+        // What the two sides would have to tell each other beyond plain rings and a clock is left
+        // out.
         let config = Mlx5Config {
             queues: 1,
             spread: RxDistribution::Rules,
-            timestamps: Feature::Off,
+            timestamps: Feature::IfSupported,
+            raw_timestamps: false,
             compression: Feature::Off,
             striding: Feature::Off,
             vlan_stripping: Feature::Off,
@@ -114,6 +133,11 @@ impl Lender {
             wqe_units_max: port.wqe_units_max,
             segments_max: own_queue::SEGMENTS_MAX.min(info.capabilities.device.sge_max),
             rules_max: info.config.rules_max.try_into().unwrap_or(u32::MAX),
+            timestamps: match port.enabled().stamps {
+                Some(TimestampFormat::Wall) => WALL,
+                Some(TimestampFormat::RealTime) => REAL_TIME,
+                Some(TimestampFormat::Ticks) | None => 0,
+            },
         }
     }
 
@@ -130,25 +154,40 @@ impl Lender {
         Ok(lent)
     }
 
-    /// The frames of the client's rules come to its queue from now on.
-    pub(crate) fn connect(&self, idx: u16) -> io::Result<()> {
-        let client = self.queues.get(&idx).ok_or(io::ErrorKind::NotFound)?;
+    /// The frames of the client's rules come to its queue from now on. Once for a client, because
+    /// a rule takes the NIC up to a millisecond.
+    pub(crate) fn connect(&mut self, idx: u16) -> io::Result<()> {
+        let client = self.queues.get_mut(&idx).ok_or(io::ErrorKind::NotFound)?;
+        match client.frames {
+            Frames::Come => return Ok(()),
+            Frames::NoMore => return Err(io::ErrorKind::NotConnected.into()),
+            Frames::NotYet => client.frames = Frames::Come,
+        }
         client.queue.steer_to(client.rx.objects.clone()).map_err(io::Error::other)
     }
 
-    /// The kernel receives them.
-    pub(crate) fn disconnect(&self, idx: u16) {
-        if let Some(client) = self.queues.get(&idx) {
-            client.device.port.release(0);
+    /// No frame comes to the client from now on: the NIC drops those of its rules, until each rule
+    /// is removed.
+    pub(crate) fn disconnect(&mut self, idx: u16) {
+        if let Some(client) = self.queues.get_mut(&idx) {
+            client.stop();
         }
     }
 
-    /// The client has ended: its rules are gone when this returns, and the rest is destroyed
-    /// beside the broker's loop. The client may have had the kernel wait for something.
+    /// The client has ended. The caller removes its rules, some in a turn, and with the last of
+    /// them goes the rest.
     pub(crate) fn end(&mut self, idx: u16) {
-        self.disconnect(idx);
-        self.rules.retain(|_, (queue, _)| *queue != idx);
-        if let Some(client) = self.queues.remove(&idx) {
+        let Some(client) = self.queues.get_mut(&idx) else { return };
+        client.stop();
+        client.has_ended = true;
+        self.destroy_if_over(idx);
+    }
+
+    /// Destroys what a client has had beside the broker's loop, because the client may have the
+    /// kernel wait for something.
+    fn destroy_if_over(&mut self, idx: u16) {
+        let is_over = self.queues.get(&idx).is_some_and(|client| client.has_ended && client.rule_count == 0);
+        if is_over && let Some(client) = self.queues.remove(&idx) {
             // Without a thread it is dropped here.
             let _ = thread::Builder::new().name("lent queue".into()).spawn(move || client.destroy());
         }
@@ -156,7 +195,15 @@ impl Lender {
 
     pub(crate) fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
         let client = self.queues.get_mut(&idx).ok_or(SteerError::NoQueue { idx })?;
+        match client.frames {
+            Frames::NoMore => return Err(SteerError::NoQueue { idx }),
+            Frames::NotYet if client.rule_count >= WAITING_RULES_MAX => {
+                return Err(SteerError::TableFull { rules_max: WAITING_RULES_MAX });
+            }
+            _ => (),
+        }
         let of_queue = client.device.steer(rule, 0)?;
+        client.rule_count += 1;
         self.next_rule = self.next_rule.wrapping_add(1);
         let id = RuleId(self.next_rule);
         self.rules.insert(id, (idx, of_queue));
@@ -165,7 +212,11 @@ impl Lender {
 
     pub(crate) fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
         let (idx, of_queue) = self.rules.remove(&id).ok_or(SteerError::NoRule { id })?;
-        self.queues.get_mut(&idx).map_or(Ok(()), |client| client.device.unsteer(of_queue))
+        let Some(client) = self.queues.get_mut(&idx) else { return Ok(()) };
+        client.rule_count -= 1;
+        let removed = client.device.unsteer(of_queue);
+        self.destroy_if_over(idx);
+        removed
     }
 
     /// Arms the completion queue of the receive half.
@@ -189,6 +240,7 @@ impl Lender {
     pub(crate) fn ready(&mut self, idx: u16, half: message::Half) -> io::Result<()> {
         let client = self.queues.get_mut(&idx).ok_or(io::ErrorKind::NotFound)?;
         match half {
+            message::Half::Rx if client.frames == Frames::NoMore => Err(io::ErrorKind::NotConnected.into()),
             message::Half::Rx => client.rx.ready(),
             message::Half::Tx => client.tx.ready(),
         }
@@ -204,7 +256,7 @@ impl Lender {
         for client in self.queues.values_mut() {
             if client.events.take() {
                 // A client that has not read the last one is awake.
-                let _ = client.wake.send(&WAKE);
+                let _ = sys::send(&client.wake, &WAKE, &[]);
             }
             client.tell();
         }
@@ -226,7 +278,7 @@ impl NicClient {
     fn make(port: &OwnDevice, order: &QueueOrder) -> Result<(Self, LentNic), DeviceError> {
         let info = port.port.info();
         let no_memory = |error| Mlx5SetupError::System { device: info.name.clone(), doing: "lending memory", error };
-        let rings_len = rings_len(info.frame_len_max, order);
+        let rings_len = rings_len(info.frame_len_max, order, page_len());
         let memory = sys::memory(order.umem_len as usize + rings_len).map_err(no_memory)?;
         let region = Region::shared(&memory, order.umem_len as usize)
             .map_err(|error| no_memory(io::Error::other(error.to_string())))?;
@@ -243,6 +295,7 @@ impl NicClient {
         let mut device = OwnDevice::open_with(&config, |device| {
             let error = |errno: i32| io::Error::from_raw_os_error(errno);
             let context = without_capabilities(|| device.open())?.map_err(|failed| error(failed.errno()))?;
+            context.share_file();
             context.place_rings_in(in_rings).map_err(|failed| error(failed.errno()))?;
             Ok(context)
         })?;
@@ -256,13 +309,36 @@ impl NicClient {
         let rx = queue.create_rx(shape, &registered, None, &has_ended)?;
         let described = describe(&rings, rings_len, &tx, &rx);
         let described = described.ok_or_else(|| port.invalid_object("placing rings in memory that is lent"))?;
-        let device_file = port.context().device_file().try_clone_to_owned().map_err(no_memory)?;
-        let (wake, theirs) = UnixDatagram::pair().map_err(no_memory)?;
+        let device_file =
+            port.context().device_file().ok_or_else(|| port.invalid_object("sharing the device's file"))?;
+        let device_file = device_file.try_clone_to_owned().map_err(no_memory)?;
+        let (wake, theirs) = UnixStream::pair().map_err(no_memory)?;
         wake.set_nonblocking(true).and_then(|()| theirs.set_nonblocking(true)).map_err(no_memory)?;
-        let client =
-            Self { rx: rx.objects, tx: tx.objects, rx_cq: rx.cq, events: rx.events, queue, rings, wake, device };
+        let client = Self {
+            rx: rx.objects,
+            tx: tx.objects,
+            rx_cq: rx.cq,
+            events: rx.events,
+            queue,
+            rings,
+            wake: wake.into(),
+            device,
+            rule_count: 0,
+            frames: Frames::NotYet,
+            has_ended: false,
+        };
         client.tell();
-        Ok((client, LentNic { memory, device_file, wake: theirs, queue: described }))
+        Ok((client, LentNic { memory, device_file, wake: theirs.into(), queue: described }))
+    }
+
+    /// Resets the receive ring for good, by a firmware command or two, however many rules lead
+    /// there.
+    fn stop(&mut self) {
+        if self.frames != Frames::NoMore {
+            self.frames = Frames::NoMore;
+            // A device that is gone delivers nothing either.
+            let _ = self.rx.reset();
+        }
     }
 
     /// Writes the status that the client reads.
@@ -274,6 +350,11 @@ impl NicClient {
             RxState::Ended => 2,
         };
         self.rings.status(Status::Port).store(state, Ordering::Release);
+        if self.device.port.enabled().stamps == Some(TimestampFormat::Wall)
+            && let Some(relation) = self.device.port.relation()
+        {
+            clock::show(&self.rings, &relation);
+        }
         add(self.rings.status(Status::OutOfBuffer), watch.take_out_of_buffer());
         for (fault, ring, completions) in [
             (self.rx.monitor.take_fault(), Status::RxFaults, Status::RxLosses),
@@ -295,13 +376,13 @@ impl NicClient {
     }
 }
 
-/// Bytes behind the packet buffers of an order.
-fn rings_len(frame_len_max: usize, order: &QueueOrder) -> usize {
+/// Bytes behind the packet buffers of an order, in whole pages.
+fn rings_len(frame_len_max: usize, order: &QueueOrder, page_len: usize) -> usize {
     let segments = frame_len_max.div_ceil((order.chunk_len as usize).max(1)).next_power_of_two();
     let (rx, tx) = (order.rx_ring_len as usize, order.tx_ring_len as usize);
     // Of each: descriptors and completions, of which libmlx5 may make twice as many.
     let len = rx * (16 * segments + 2 * 64) + tx * (64 + 2 * 64);
-    len.next_multiple_of(PAGE_LEN) + PAGES_BESIDE * PAGE_LEN
+    len.next_multiple_of(page_len) + PAGES_BESIDE * page_len
 }
 
 /// The queue for the client; `None` if libmlx5 has placed a ring elsewhere.
@@ -325,6 +406,7 @@ fn describe(rings: &SharedRings, rings_len: usize, tx: &CreatedTx, rx: &CreatedR
         rq: rings.place_of(rx.rq.ring)?,
         rq_wqe_count: rx.rq.wqe_count,
         rq_stride: rx.rq.stride,
+        rq_number: rx.objects.objects.number(),
         rq_doorbell: rings.place_of(rx.rq.doorbell.cast())?,
         rx_cq: rings.place_of(rx.cq.ring)?,
         rx_cq_entry_count: rx.cq.entry_count,

@@ -14,9 +14,11 @@
 //! none of whoever maps the page of a register. What the client can do with the device's file is in
 //! SECURITY.md.
 //!
-//! [`shared`] is the memory as both map it, [`lender`] the broker's part, [`client`] the program's.
+//! [`shared`] is the memory as both map it, [`clock`] the NIC's clock in it, [`lender`] the broker's
+//! part, [`client`] the program's.
 
 mod client;
+mod clock;
 mod lender;
 #[allow(unsafe_code)]
 mod rings;
@@ -26,3 +28,4 @@ mod shared;
 pub(crate) use crate::device::af_xdp::broker::client::lost_rule;
 pub(crate) use client::{LentPort, LentQueue};
 pub(crate) use lender::{Lender, LentNic};
+pub(crate) use shared::page_len;

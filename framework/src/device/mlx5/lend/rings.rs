@@ -35,7 +35,7 @@ impl Parts {
         queue: &NicQueue,
         features: &NicFeatures,
         rings: &Arc<SharedRings>,
-        page: RegisterPage,
+        page: Arc<RegisterPage>,
     ) -> Option<Self> {
         let register = page.register(queue.uar_place, 2 * (queue.blueflame_len as usize).max(8))?;
         let is_blueflame = queue.blueflame_len == 0

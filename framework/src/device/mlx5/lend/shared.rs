@@ -12,7 +12,8 @@
 //!    value is one.
 //! 3. The pages behind it are handed out to one owner each (`taken`). What is in them is accessed
 //!    by their owners alone; nothing here reads it.
-//! 4. A register's page is one mapping of one page until it is dropped.
+//! 4. A register's page is one mapping of one page until it is dropped: of the device, or in its
+//!    place of memory that no one else has. Nothing here reads it.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -22,9 +23,6 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
 
 use rdma_core_sys::verbs::RingMemory;
-
-/// The unit in which memory is handed out.
-const PAGE_LEN: usize = 4096;
 
 /// A word of the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +37,13 @@ pub(super) enum Status {
     /// How often completions were lost.
     RxLosses,
     TxLosses,
+    /// The relation of the NIC's clock to the wall clock (`clock`).
+    ClockSequence,
+    ClockNs,
+    ClockTicks,
+    ClockFraction,
+    ClockRate,
+    ClockMask,
 }
 
 /// The memory of rings, in one of the two processes.
@@ -60,7 +65,7 @@ impl SharedRings {
         // SAFETY: a borrowed descriptor and no address.
         let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
         let end = at.checked_add(len as u64);
-        let holds = len >= PAGE_LEN && end.is_some_and(|end| file.metadata().is_ok_and(|file| file.len() >= end));
+        let holds = len >= page_len() && end.is_some_and(|end| file.metadata().is_ok_and(|file| file.len() >= end));
         if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 || !holds {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -81,7 +86,7 @@ impl SharedRings {
     /// behind the status.
     pub(super) fn at(&self, place: u32, len: usize) -> Option<NonNull<u8>> {
         let place = place as usize;
-        let is_inside = place >= PAGE_LEN && place.checked_add(len).is_some_and(|end| end <= self.len);
+        let is_inside = place >= page_len() && place.checked_add(len).is_some_and(|end| end <= self.len);
         // SAFETY: inside the mapping (1).
         is_inside.then(|| unsafe { self.base.add(place) })
     }
@@ -96,9 +101,9 @@ impl SharedRings {
 // SAFETY: pages are inside the mapping (1), zeroed, and given to one caller at a time (3).
 unsafe impl RingMemory for SharedRings {
     fn allocate(&self, len: usize) -> Option<NonNull<u8>> {
-        let len = len.max(1).checked_next_multiple_of(PAGE_LEN)?;
+        let len = len.max(1).checked_next_multiple_of(page_len())?;
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut place = PAGE_LEN;
+        let mut place = page_len();
         let mut idx = 0;
         while idx < taken.len() && taken[idx].0 - place < len {
             place = taken[idx].0 + taken[idx].1;
@@ -144,7 +149,19 @@ impl RegisterPage {
     pub(super) fn map(file: BorrowedFd<'_>, number: u32) -> io::Result<Self> {
         let len = page_len();
         let at = i64::from(number).checked_mul(len as i64).ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(Self { base: map(file.as_raw_fd(), at, len, libc::PROT_WRITE)?, len })
+        let base = map(file.as_raw_fd(), at, len, libc::PROT_WRITE)?;
+        // A child of `fork` would keep the device's file, and with it the queue.
+        // SAFETY: the mapping of above, whole.
+        unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_DONTFORK) };
+        Ok(Self { base, len })
+    }
+
+    /// Lets go of the device's file: plain memory takes the place of the page, so that a late
+    /// doorbell rings nothing. Where the kernel refuses, the page stays.
+    pub(super) fn let_go(&self) {
+        let (access, flags) = (libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED);
+        // SAFETY: over the mapping of above, whole, which nothing reads (4).
+        unsafe { libc::mmap(self.base.as_ptr().cast(), self.len, access, flags, -1, 0) };
     }
 
     /// The register of `len` bytes at `place`, if it is inside.
@@ -162,11 +179,12 @@ impl Drop for RegisterPage {
     }
 }
 
-/// Bytes of a page of this machine, which a register's page is.
-pub(super) fn page_len() -> usize {
+/// Bytes of a page of this machine: the unit in which memory is mapped and handed out, and what a
+/// register's page is.
+pub(crate) fn page_len() -> usize {
     // SAFETY: no address is passed.
     let len = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(len).unwrap_or(PAGE_LEN)
+    usize::try_from(len).unwrap_or(4096)
 }
 
 fn map(fd: i32, at: i64, len: usize, access: i32) -> io::Result<NonNull<u8>> {
@@ -185,8 +203,13 @@ pub(super) fn add(word: &AtomicU64, more: u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
     use crate::device::af_xdp::broker::sys::memory;
+
+    /// Of the machines that tests run on.
+    const PAGE_LEN: usize = 4096;
 
     fn rings(pages: usize) -> (File, SharedRings) {
         let file = memory(pages * PAGE_LEN).unwrap();
@@ -227,6 +250,26 @@ mod tests {
         assert_eq!(theirs.status(Status::TxLosses).load(Ordering::Acquire), 7);
         let start = ours.allocate(64).unwrap();
         assert_ne!(theirs.at(ours.place_of(start).unwrap(), 64).unwrap(), start);
+    }
+
+    #[test]
+    fn page_that_was_let_go_keeps_no_file_and_takes_a_late_doorbell() {
+        let file = memory(page_len()).unwrap();
+        let page = RegisterPage::map(file.as_fd(), 0).unwrap();
+        let register = page.register(64, 8).unwrap().cast::<AtomicU64>();
+        // SAFETY: in the page, and aligned.
+        let ring = || unsafe { register.as_ref() }.store(7, Ordering::Relaxed);
+        ring();
+        let begins = format!("{:x}-", page.base.as_ptr().addr());
+        let file_of = || {
+            let mappings = std::fs::read_to_string("/proc/self/maps").unwrap();
+            let line = mappings.lines().find(|line| line.starts_with(&begins));
+            line.and_then(|line| line.split_whitespace().nth(5)).map(str::to_owned)
+        };
+        assert!(file_of().is_some_and(|name| name.contains("wirepath-umem")));
+        page.let_go();
+        ring();
+        assert_eq!(file_of(), None);
     }
 
     #[test]

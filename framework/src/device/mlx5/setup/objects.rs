@@ -308,6 +308,14 @@ pub(in crate::device::mlx5) enum Receiver {
 }
 
 impl Receiver {
+    /// Its number in the NIC.
+    pub(in crate::device::mlx5) fn number(&self) -> u32 {
+        match self {
+            Self::Pair { qp, .. } => qp.number(),
+            Self::Work(wq) => wq.number(),
+        }
+    }
+
     /// Its identity in events.
     pub(in crate::device::mlx5) fn element(&self) -> Element {
         match self {

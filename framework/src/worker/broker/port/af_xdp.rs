@@ -63,15 +63,15 @@ impl LendingPort for AfXdpDevice {
         self.is_free(idx, order)
     }
 
-    fn connect(&self, idx: u16, lent: &Lent) -> io::Result<()> {
+    fn connect(&mut self, idx: u16, lent: &Lent) -> io::Result<()> {
         match lent {
-            Lent::Queue(lent) => self.connect(idx, lent),
+            Lent::Queue(lent) => Self::connect(self, idx, lent),
             _ => Ok(()),
         }
     }
 
-    fn disconnect(&self, idx: u16) {
-        self.disconnect(idx);
+    fn disconnect(&mut self, idx: u16) {
+        Self::disconnect(self, idx);
     }
 
     fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {

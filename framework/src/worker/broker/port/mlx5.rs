@@ -7,14 +7,12 @@ use crate::device::DeviceError;
 use crate::device::af_xdp::broker::lend::{QueueOrder, too_large};
 use crate::device::af_xdp::broker::message::{Half, Welcome};
 use crate::device::mlx5::Mlx5Config;
-use crate::device::mlx5::lend::Lender;
+use crate::device::mlx5::lend::{Lender, page_len};
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::worker::broker::clients::CLIENTS_MAX;
 use crate::worker::broker::error::BrokerError;
 use crate::worker::broker::orders::Lent;
 
-/// Memory is lent by pages.
-const PAGE_LEN: u64 = 4096;
 /// Of the orders that `Mlx5Config` allows.
 const RING_LENS: core::ops::RangeInclusive<u32> = 8..=8192;
 /// Buffers that hold less would make a frame a long list of them.
@@ -73,19 +71,23 @@ impl LendingPort for NicPort {
     }
 
     fn check(&self, order: &QueueOrder, memory_max: u64) -> Result<(), String> {
-        check(order, memory_max)
+        check(order, memory_max, page_len() as u64)
     }
 
     fn lend(&mut self, idx: u16, order: &QueueOrder) -> Result<Option<Lent>, DeviceError> {
         self.lender.lend(idx, order).map(|lent| Some(Lent::Nic(lent)))
     }
 
-    fn connect(&self, idx: u16, _lent: &Lent) -> io::Result<()> {
+    fn connect(&mut self, idx: u16, _lent: &Lent) -> io::Result<()> {
         self.lender.connect(idx)
     }
 
-    fn disconnect(&self, idx: u16) {
+    fn disconnect(&mut self, idx: u16) {
         self.lender.disconnect(idx);
+    }
+
+    fn disconnects_for_good(&self) -> bool {
+        true
     }
 
     fn end(&mut self, idx: u16) {
@@ -98,6 +100,10 @@ impl LendingPort for NicPort {
 
     fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
         self.lender.unsteer(id)
+    }
+
+    fn copies_groups(&self) -> bool {
+        true
     }
 
     fn descriptors(&self) -> Vec<i32> {
@@ -125,13 +131,14 @@ impl LendingPort for NicPort {
     }
 }
 
-/// Whether an order is one that can be had; otherwise one sentence.
-fn check(order: &QueueOrder, memory_max: u64) -> Result<(), String> {
+/// Whether an order is one that can be had, in whole pages of `page_len` bytes; otherwise one
+/// sentence.
+fn check(order: &QueueOrder, memory_max: u64, page_len: u64) -> Result<(), String> {
     let &QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } = order;
     if [rx_ring_len, tx_ring_len].iter().any(|len| !len.is_power_of_two() || !RING_LENS.contains(len)) {
         return Err("a ring of a ConnectX has a power of two of entries, from 8 to 8,192".into());
     }
-    let is_whole = umem_len > 0 && umem_len.is_multiple_of(PAGE_LEN) && address.is_multiple_of(PAGE_LEN);
+    let is_whole = umem_len > 0 && umem_len.is_multiple_of(page_len) && address.is_multiple_of(page_len);
     if !is_whole || chunk_len < CHUNK_LEN_MIN || address == 0 || address.checked_add(umem_len).is_none() {
         return Err(format!("{umem_len} bytes for buffers of {chunk_len} at {address:#x} are no packet buffers"));
     }
@@ -150,10 +157,13 @@ mod tests {
         let sound =
             QueueOrder { umem_len: 1 << 20, chunk_len: 1600, rx_ring_len: 64, tx_ring_len: 64, address: 1 << 40 };
         let refuse = |order: QueueOrder, says: &str| {
-            let refused = check(&order, 1 << 20).unwrap_err();
+            let refused = check(&order, 1 << 20, 4096).unwrap_err();
             assert!(refused.contains(says), "{refused}");
         };
-        check(&sound, 1 << 20).unwrap();
+        check(&sound, 1 << 20, 4096).unwrap();
+        // The rings are mapped behind the buffers.
+        let small = QueueOrder { umem_len: 3 << 14, ..sound };
+        assert!(check(&small, 1 << 20, 4096).is_ok() && check(&small, 1 << 20, 1 << 16).is_err());
         refuse(QueueOrder { rx_ring_len: 0, ..sound }, "power of two");
         refuse(QueueOrder { tx_ring_len: 1 << 31, ..sound }, "power of two");
         refuse(QueueOrder { chunk_len: 1, ..sound }, "no packet buffers");

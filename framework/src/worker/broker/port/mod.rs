@@ -47,10 +47,16 @@ pub(super) trait LendingPort {
     }
 
     /// The client's frames come to queue `idx`, which it has.
-    fn connect(&self, idx: u16, lent: &Lent) -> io::Result<()>;
+    fn connect(&mut self, idx: u16, lent: &Lent) -> io::Result<()>;
 
-    /// They are the kernel's.
-    fn disconnect(&self, idx: u16);
+    /// They are not.
+    fn disconnect(&mut self, idx: u16);
+
+    /// Whether that is for good, and takes each rule of the client: otherwise all frames are the
+    /// kernel's at once.
+    fn disconnects_for_good(&self) -> bool {
+        false
+    }
 
     /// The client of queue `idx` has ended.
     fn end(&mut self, idx: u16) {
@@ -60,6 +66,11 @@ pub(super) trait LendingPort {
     fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError>;
 
     fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError>;
+
+    /// Whether the same rule for a group may be set for several queues, and each gets the frames.
+    fn copies_groups(&self) -> bool {
+        false
+    }
 
     /// Descriptors that are readable once [`look_after`](Self::look_after) has something to do.
     fn descriptors(&self) -> Vec<i32> {

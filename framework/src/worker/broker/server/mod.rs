@@ -13,7 +13,7 @@ use super::clients::{Client, Clients};
 use super::config::BrokerConfig;
 use super::ended::EndedFlows;
 use super::error::{BrokerError, Refusal};
-use super::flows::{ClientId, FlowTable, RuleBudget};
+use super::flows::{ClientId, FlowTable, RuleBudget, Sharing};
 use super::forward::Forwarder;
 use super::leaving::LeavingPorts;
 use super::listener::Listener;
@@ -55,6 +55,8 @@ pub struct Broker {
     mirror: Mirror,
     icmp_errors: UdpSocket,
     listener: Listener,
+    /// Until then no connection is accepted: there was no descriptor for one.
+    accepts_from: Instant,
     clients: Clients,
     turns: Turns,
     flows: FlowTable,
@@ -103,7 +105,9 @@ impl Broker {
             Err(error) => (Block::heap(), Some(error.to_string())),
         };
         let scope = block.scope("broker");
-        let mirror = Mirror::open(&scope).map_err(|error| failed(&error))?;
+        let mut mirror = Mirror::open(&scope).map_err(|error| failed(&error))?;
+        // Without it no program reaches a peer that the kernel has not reached before.
+        mirror.may_resolve().map_err(|error| failed(&error))?;
         let icmp_errors =
             icmp_errors(&interface).and_then(|socket| socket.set_nonblocking(true).map(|()| socket)).map_err(
                 |error| BrokerError(format!("ICMP errors of {interface} cannot be heard ({error}): run as root")),
@@ -127,6 +131,11 @@ impl Broker {
         let of_a_flow = if forwarder.is_some() { usize::from(device.queues()) } else { 1 };
         let budget = RuleBudget { rules_max: device.rules_max(), of_a_flow };
         let clients = Clients::new(config.user_connections_max);
+        let sharing = match forwarder {
+            Some(_) => Sharing::Ports,
+            None if device.copies_groups() => Sharing::Groups,
+            None => Sharing::Nothing,
+        };
         Ok(Self {
             queues: device.queues(),
             rights: match &config.rules {
@@ -139,9 +148,10 @@ impl Broker {
             mirror,
             icmp_errors,
             listener,
+            accepts_from: Instant::now(),
             clients,
             turns: Turns::default(),
-            flows: FlowTable::new(forwarder.is_some(), budget),
+            flows: FlowTable::new(sharing, budget),
             forwarder,
             ended: EndedFlows::default(),
             leaving: LeavingPorts::default(),
@@ -208,7 +218,9 @@ impl Broker {
 
     fn turn(&mut self, report: &mut dyn FnMut(&str)) -> Result<(), BrokerError> {
         let ids: Vec<ClientId> = self.clients.iter().map(|client| client.id).collect();
-        let fixed = [self.listener.socket.as_raw_fd(), self.icmp_errors.as_raw_fd()];
+        // poll(2) skips a negative number.
+        let listener = if Instant::now() < self.accepts_from { -1 } else { self.listener.socket.as_raw_fd() };
+        let fixed = [listener, self.icmp_errors.as_raw_fd()];
         let of_clients = self.clients.iter().flat_map(Client::descriptors);
         let fds: Vec<RawFd> = fixed.into_iter().chain(of_clients).chain(self.device.descriptors()).collect();
         let events = sys::wait(&fds, self.wait_at_most())
@@ -271,8 +283,16 @@ impl Broker {
     /// Accepts connections of users that are served, and refuses others with a sentence.
     fn accept(&mut self, report: &mut dyn FnMut(&str)) {
         for _ in 0..ACCEPTED_A_TURN {
-            // Without a free descriptor, the connection waits.
-            let Ok(Some(socket)) = sys::accept(&self.listener.socket) else { return };
+            let socket = match sys::accept(&self.listener.socket) {
+                Ok(Some(socket)) => socket,
+                Ok(None) => return,
+                // Without a free descriptor the connection waits, and the listener stays readable.
+                Err(error) => {
+                    self.accepts_from = Instant::now() + TURN_INTERVAL;
+                    let sentence = format!("connections wait ({error}): raise the broker's limit of open files");
+                    return self.say(&sentence, report);
+                }
+            };
             let Ok(peer) = sys::peer(&socket) else { continue };
             let (name, uid) = (format!("process {} of user {}", peer.pid, peer.uid), peer.uid);
             let program = program_of(&peer);

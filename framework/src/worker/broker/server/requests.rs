@@ -74,7 +74,12 @@ impl Broker {
                 let queue = client.queue;
                 match (&self.forwarder, queue) {
                     (Some(forwarder), Some(queue)) => forwarder.set_receiving(queue.into(), false),
-                    (None, Some(queue)) => self.device.disconnect(queue),
+                    (None, Some(queue)) => {
+                        self.device.disconnect(queue);
+                        if self.device.disconnects_for_good() {
+                            self.ended.add(queue, self.flows.remove_all(|held| held.client == id));
+                        }
+                    }
                     (_, None) => (),
                 }
                 Ok(Reply::Done.into())
@@ -106,7 +111,11 @@ impl Broker {
                 self.rights.serve(uid, self.config.serves_added_users)?;
                 Ok(Reply::Done.into())
             }
-            Request::Arm { word } => self.of_nic(id, |device, queue| device.arm(queue, word)),
+            Request::Arm { word } => {
+                // Without a reply. Where it fails the client has no queue of a NIC, and no sleep.
+                let _ = self.of_nic(id, |device, queue| device.arm(queue, word));
+                Ok(Answer { reply: None, icmp_errors: None, has_queue: false })
+            }
             Request::Reset { half } => self.of_nic(id, |device, queue| device.reset(queue, half)),
             Request::Ready { half } => self.of_nic(id, |device, queue| device.ready(queue, half)),
         }

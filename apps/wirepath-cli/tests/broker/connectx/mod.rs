@@ -1,6 +1,9 @@
 //! Queues of a ConnectX that a broker lends: the NIC is one of software, in the broker's process,
 //! and its clients are ordinary programs that reach it by the memory that they were lent.
 
+mod faults;
+mod sharing;
+
 use super::*;
 
 /// Echoes datagrams or the bytes of one connection after the other, at a port. Once it has the
@@ -28,6 +31,16 @@ const FREE: &str = "has ended, and its queue is free";
 
 /// A wire whose near end is a ConnectX of a broker.
 fn connectx(test: &str) -> Option<Rig> {
+    connectx_for(test, &[])
+}
+
+/// The same with options of the broker.
+fn connectx_for(test: &str, options: &[&str]) -> Option<Rig> {
+    connectx_of(test, &[], options)
+}
+
+/// The same on a ConnectX with options of its own (`softhca run`).
+fn connectx_of(test: &str, of_nic: &[&str], options: &[&str]) -> Option<Rig> {
     if let Some(why) = softhca::testing::missing() {
         println!("SKIPPED {test}: {why}");
         return None;
@@ -35,7 +48,7 @@ fn connectx(test: &str) -> Option<Rig> {
     if !has_program(test, "python3") {
         return None;
     }
-    let rig = Rig::on(test, &format!("mlx5:{NEAR}"), &[])?;
+    let rig = Rig::on(test, &format!("mlx5:{NEAR}"), of_nic, options)?;
     // The kernel at the far end leaves checksums and segments to a NIC that is not there.
     let mut offloads = Command::new("ethtool");
     offloads.args(["-K", FAR, "tso", "off", "gso", "off"]);
@@ -45,13 +58,27 @@ fn connectx(test: &str) -> Option<Rig> {
 
 /// A server without capabilities.
 fn server(rig: &Rig, kind: &str, port: u16) -> Ended {
-    let mut child = rig.start(SERVED, &["python3", "-c", SERVER, kind, &port.to_string()]);
-    let mut said = BufReader::new(child.stdout.take().unwrap());
-    let first = next_line(&mut said);
-    assert!(first == "0000000000000000\n", "{first:?}: {}", String::from_utf8_lossy(&end(child).stderr));
+    let command = rig.command(SERVED, &["python3", "-c", SERVER, kind, &port.to_string()]);
+    let (child, _) = started(rig, command, "0000000000000000\n");
     // `wirepath run` has tried the port, before it became the program.
     rig.until_logged(FREE);
     Ended(child)
+}
+
+/// A program, once it has said that it is there, and what it says then.
+fn started(rig: &Rig, mut command: Command, says: &str) -> (Child, BufReader<ChildStdout>) {
+    let mut child = rig.wire.near.run(|| command.spawn()).unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let first = next_line(&mut said);
+    assert!(first == says, "{first:?}: {}", String::from_utf8_lossy(&end(child).stderr));
+    (child, said)
+}
+
+/// The report of `wirepath stats` or `wirepath sockets` about the programs of this test.
+fn report(rig: &Rig, of: &str) -> serde_json::Value {
+    let mut command = Command::new(rig.folder.path().join("wirepath"));
+    command.args([of, "--json"]).env("WIREPATH_SHM", rig.folder.path().join("shm"));
+    serde_json::from_slice(&command.output().unwrap().stdout).unwrap()
 }
 
 /// Has the TCP server at this port echo, once it listens.
@@ -115,4 +142,35 @@ fn killed_program_leaves_its_queue_of_a_connectx_and_the_others_as_they_were() {
     let _next = server(&rig, "tcp", 7_005);
     call(&rig, 7_005, 20_000);
     again(&mut others, 9);
+}
+
+/// Says once that it is there, then of a datagram whether the NIC has stamped it, and of its answer
+/// too: at the time of day, as far as a minute.
+const STAMPED: &str = "\
+import select, socket, struct, sys, time
+own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+own.setsockopt(socket.SOL_SOCKET, 37, 1 << 0 | 1 << 2 | 1 << 6)  # SO_TIMESTAMPING: both ways, raw hardware
+own.bind(('', int(sys.argv[1])))
+print('ready', flush=True)
+def stamped(ancillary):
+    hardware = [struct.unpack('6q', data)[4] for level, kind, data in ancillary if (level, kind) == (1, 37)]
+    return len(hardware) == 1 and abs(hardware[0] - time.time()) < 60
+data, received, _, peer = own.recvmsg(2048, 512)
+own.sendto(data, peer)
+waits = select.poll()
+waits.register(own, 0)
+waits.poll(10000)
+sent = own.recvmsg(2048, 512, socket.MSG_ERRQUEUE)[1]
+print(stamped(received), stamped(sent), flush=True)
+";
+
+#[test]
+fn lent_queue_of_a_connectx_stamps_frames_by_the_nics_clock() {
+    let test = "lent_queue_of_a_connectx_stamps_frames_by_the_nics_clock";
+    let Some(rig) = connectx(test) else { return };
+    let mut command = rig.command(SERVED, &["python3", "-c", STAMPED, "7005"]);
+    command.env("WIREPATH_TIMESTAMPS", "1");
+    let (child, mut said) = started(&rig, command, "ready\n");
+    datagram(&rig, 7_005);
+    assert_eq!(next_line(&mut said), "True True\n", "{}", String::from_utf8_lossy(&end(child).stderr));
 }

@@ -1,0 +1,116 @@
+//! The objects of a context whose device file another process has, too: which events are about
+//! them, and their end.
+//!
+//! That process may make objects in the context, and the events of those come to us as well. An
+//! event names its object by a number that its maker chose, and libibverbs takes the number for the
+//! address of an object of its own, locks that, and counts in it. So such events are read here, and
+//! libibverbs gets those alone that name one of our objects.
+//!
+//! Invariants:
+//! 1. An address in the list is of an object that the call of this kind made, and that has not been
+//!    destroyed: it is removed under the lock under which it is destroyed.
+//! 2. An event is read and acknowledged under the same lock. So no destruction waits for an
+//!    acknowledgment, and none is given to an object that is gone.
+//! 3. Structures that are read are plain C data: any bytes are a valid value.
+
+use core::mem::zeroed;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::context::{AsyncEvent, Element, EventKind};
+use super::error::VerbsError;
+use crate::bindings::*;
+use crate::load::Verbs;
+
+/// Bytes of `struct ib_uverbs_async_event_desc` (rdma/ib_user_verbs.h): the element in 64 bits, the
+/// kind in 32, 32 reserved.
+const RECORD_LEN: usize = 16;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct OwnObjects(Mutex<Vec<(u64, Element)>>);
+
+impl OwnObjects {
+    /// An object was made, which events name by its address.
+    pub(super) fn add(&self, address: usize, element: Element) {
+        self.objects().push((address as u64, element));
+    }
+
+    /// Destroys an object; what the call says. No event is about the object from then on.
+    pub(super) fn remove(&self, address: usize, destroy: impl FnOnce() -> i32) -> i32 {
+        let mut objects = self.objects();
+        let answer = destroy();
+        objects.retain(|(own, _)| *own != address as u64);
+        answer
+    }
+
+    /// The next event, if one is pending. One about an object of another process is of a kind that
+    /// nobody knows, and about the device.
+    pub(super) fn next_event(&self, fd: BorrowedFd<'_>, verbs: &Verbs) -> Result<Option<AsyncEvent>, VerbsError> {
+        let objects = self.objects();
+        let mut record = [0u8; RECORD_LEN];
+        // SAFETY: the record is borrowed mutably for the call, with its own length (3).
+        let len = unsafe { libc::read(fd.as_raw_fd(), record.as_mut_ptr().cast(), RECORD_LEN) };
+        if len != RECORD_LEN as isize {
+            let error = VerbsError::last("read of an event");
+            return if len >= 0 || error.errno() == libc::EAGAIN { Ok(None) } else { Err(error) };
+        }
+        let (words, _) = record.as_chunks();
+        let named = u64::from_ne_bytes(words[0]);
+        let raw = words[1].first_chunk().map_or(0, |kind| u32::from_ne_bytes(*kind));
+        let seen = |element| Ok(Some(AsyncEvent { kind: EventKind::of(raw), element }));
+        let object = match about(raw) {
+            About::Device => return seen(Element::Device),
+            About::Port => return seen(Element::Port(named.try_into().unwrap_or_default())),
+            About::Object(is_of_kind) => objects.iter().find(|(own, element)| *own == named && is_of_kind(element)),
+        };
+        let Some((_, element)) = object else {
+            return Ok(Some(AsyncEvent { kind: EventKind::Other(raw), element: Element::Device }));
+        };
+        // SAFETY: the address is of a living object of this kind (1), and the event was taken (2).
+        unsafe {
+            let mut event: ibv_async_event = zeroed();
+            event.event_type = raw;
+            event.element.cq = core::ptr::with_exposed_provenance_mut(named as usize);
+            (verbs.ibv_ack_async_event)(&raw mut event);
+        }
+        seen(*element)
+    }
+
+    fn objects(&self) -> MutexGuard<'_, Vec<(u64, Element)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What an event of some kind names.
+enum About {
+    Device,
+    Port,
+    /// An object, for whose elements this holds.
+    Object(fn(&Element) -> bool),
+}
+
+/// Kinds that are of no object of ours are about objects all the same: they may name any address.
+fn about(kind: ibv_event_type) -> About {
+    match kind {
+        IBV_EVENT_PORT_ACTIVE
+        | IBV_EVENT_PORT_ERR
+        | IBV_EVENT_LID_CHANGE
+        | IBV_EVENT_PKEY_CHANGE
+        | IBV_EVENT_SM_CHANGE
+        | IBV_EVENT_CLIENT_REREGISTER
+        | IBV_EVENT_GID_CHANGE => About::Port,
+        IBV_EVENT_DEVICE_FATAL => About::Device,
+        IBV_EVENT_CQ_ERR => About::Object(|element| matches!(element, Element::CompletionQueue(_))),
+        IBV_EVENT_WQ_FATAL => About::Object(|element| matches!(element, Element::WorkQueue(_))),
+        IBV_EVENT_QP_FATAL
+        | IBV_EVENT_QP_REQ_ERR
+        | IBV_EVENT_QP_ACCESS_ERR
+        | IBV_EVENT_COMM_EST
+        | IBV_EVENT_SQ_DRAINED
+        | IBV_EVENT_PATH_MIG
+        | IBV_EVENT_PATH_MIG_ERR
+        | IBV_EVENT_QP_LAST_WQE_REACHED => About::Object(|element| matches!(element, Element::QueuePair(_))),
+        _ => About::Object(|_| false),
+    }
+}
