@@ -1,7 +1,7 @@
 //! System calls that the standard library lacks: as whom a program starts (getuid(2), getgid(2),
 //! setgroups(2), setgid(2), setuid(2)), whether its file has capabilities (getxattr(2)), which
-//! descriptors it inherits (close_range(2)), which signals it ignores (signal(2)), and how many files
-//! it may have open (setrlimit(2)).
+//! descriptors it inherits (close_range(2)), which signals it ignores (signal(2)), and how many
+//! files it may have open (setrlimit(2)).
 //!
 //! Invariants:
 //! 1. A string that is passed ends with a zero, and lives until the call returns.

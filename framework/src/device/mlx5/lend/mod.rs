@@ -14,8 +14,8 @@
 //! none of whoever maps the page of a register. What the client can do with the device's file is in
 //! SECURITY.md.
 //!
-//! [`shared`] is the memory as both map it, [`clock`] the NIC's clock in it, [`lender`] the broker's
-//! part, [`client`] the program's.
+//! [`shared`] is the memory as both map it, [`clock`] the NIC's clock in it, [`lender`] the
+//! broker's part, [`client`] the program's.
 
 mod client;
 mod clock;
