@@ -6,6 +6,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::RawFd;
 use std::process::{Child, ExitStatus};
+use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -275,9 +276,14 @@ impl RunningBroker {
     fn start() -> Self {
         let (folder, stop) = (tempfile::tempdir().unwrap(), StopFlag::new());
         let path = folder.path().join("socket");
-        let broker = Broker::open(BrokerConfig { path, ..BrokerConfig::over(PortConfig::Mlx5(config("veth0"))) });
-        let (broker, stopped) = (broker.unwrap(), stop.clone());
-        let thread = std::thread::spawn(move || broker.serve(&stopped, |_| ()));
+        let config = BrokerConfig { path, ..BrokerConfig::over(PortConfig::Mlx5(config("veth0"))) };
+        let (stopped, (opened, is_open)) = (stop.clone(), channel());
+        let thread = std::thread::spawn(move || {
+            let broker = Broker::open(config)?;
+            opened.send(()).unwrap();
+            broker.serve(&stopped, |_| ())
+        });
+        is_open.recv().expect("a broker that could be opened");
         Self { folder, stop, thread }
     }
 
