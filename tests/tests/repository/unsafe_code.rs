@@ -26,6 +26,7 @@ const FILES: &[&str] = &[
     "framework/rdma-core-sys/src/verbs/flow.rs",
     "framework/rdma-core-sys/src/verbs/handle.rs",
     "framework/rdma-core-sys/src/verbs/memory.rs",
+    "framework/rdma-core-sys/src/verbs/own_objects.rs",
     "framework/rdma-core-sys/src/verbs/queue_pair.rs",
     "framework/rdma-core-sys/src/verbs/ring_memory.rs",
     "framework/rdma-core-sys/src/verbs/service.rs",
