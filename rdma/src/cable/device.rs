@@ -47,29 +47,40 @@ impl<C: Cable> CabledDevice<C> {
     /// [`Device::receive`].
     ///
     /// # Errors
-    /// [`CableError`]: the cable carries nothing more, and queue pairs end by their timeouts.
+    /// [`CableError`]: the cable carries nothing more. Turn it all the same: queue pairs with
+    /// requests end by their timeouts, as they do where the other end takes nothing more. Those
+    /// whose timeout is 0 never end, and those that only answer have nothing to end.
     pub fn turn(&mut self, now: u64) -> Result<usize, CableError> {
-        let mut moved = 0;
-        while moved < FRAMES_PER_TURN {
+        let (mut received, mut sent) = (0, 0);
+        let carried = self.receive(now, &mut received);
+        if self.device.next_timer().is_some_and(|at| at <= now) {
+            self.device.on_timer(now);
+        }
+        let carried = carried.and_then(|()| self.transmit(now, &mut sent));
+        if sent == 0 && self.device.is_due() {
+            self.device.on_blocked(now);
+        }
+        carried.map(|()| received + sent)
+    }
+
+    fn receive(&mut self, now: u64, received: &mut usize) -> Result<(), CableError> {
+        while *received < FRAMES_PER_TURN {
             let Some(len) = self.cable.receive(&mut self.frame)? else { break };
             match self.frame.get(..len).map(RoceFrame::parse) {
                 Some(Ok(frame)) => self.device.receive(now, frame.network, frame.roce),
                 _ => self.foreign += 1,
             }
-            moved += 1;
+            *received += 1;
         }
-        if self.device.next_timer().is_some_and(|at| at <= now) {
-            self.device.on_timer(now);
-        }
-        for _ in 0..FRAMES_PER_TURN {
-            if !self.device.is_due() || !self.cable.has_room()? {
-                break;
-            }
+        Ok(())
+    }
+
+    fn transmit(&mut self, now: u64, sent: &mut usize) -> Result<(), CableError> {
+        while *sent < FRAMES_PER_TURN && self.device.is_due() && self.cable.has_room()? {
             let Some(len) = self.device.transmit(now, &mut self.frame) else { break };
             self.cable.send(&self.frame[..len])?;
-            moved += 1;
+            *sent += 1;
         }
-        self.cable.flush()?;
-        Ok(moved)
+        self.cable.flush()
     }
 }

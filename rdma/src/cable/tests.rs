@@ -108,6 +108,50 @@ fn access() -> Access {
     Access::REMOTE_WRITE | Access::REMOTE_READ
 }
 
+/// Connects an end with a peer that is never turned, posts a WRITE of 128 packets, and turns the
+/// end for `turns` steps of 10 ms; the completion, if there is one.
+fn write_to_a_dead_peer<C: Cable>(mut end: End<C>, turns: u64) -> Option<Status> {
+    end.connect(Qpn::new(2));
+    let sges = [Sge { address: end.mr.address, len: MEMORY as u32 / 2, lkey: end.mr.key }];
+    let write = SendOperation::Write(Remote { address: end.mr.address, rkey: end.mr.key });
+    end.device.device_mut().post_send(end.qp, &SendRequest::new(1, write, Data::Sges(&sges))).unwrap();
+    (1..=turns).find_map(|turn| {
+        let _ = end.device.turn(turn * 10_000_000);
+        end.device.device_mut().poll_cq(end.cq).map(|done| done.status)
+    })
+}
+
+#[test]
+fn queue_pair_over_a_full_ring_ends_by_its_timeouts_when_the_peer_stands_still() {
+    let [here, _there] = shared_memory().map(End::new);
+    assert_eq!(write_to_a_dead_peer(here, 1000), Some(Status::RetryExceeded));
+}
+
+#[test]
+fn queue_pair_over_a_full_connection_ends_by_its_timeouts_when_the_peer_stands_still() {
+    let [here, _there] = connection();
+    rustix::net::sockopt::set_socket_send_buffer_size(&here, 4096).unwrap();
+    let here = End::new(FramedTcp::new(here).unwrap());
+    assert_eq!(write_to_a_dead_peer(here, 1000), Some(Status::RetryExceeded));
+}
+
+#[test]
+fn queue_pair_over_a_broken_cable_ends_by_its_timeouts() {
+    let [here, there] = connection();
+    drop(there);
+    let here = End::new(FramedTcp::new(here).unwrap());
+    assert_eq!(write_to_a_dead_peer(here, 1000), Some(Status::RetryExceeded));
+}
+
+#[test]
+fn request_that_found_no_room_from_the_first_packet_on_ends_by_its_timeouts() {
+    let [mut here, _there] = shared_memory();
+    while here.has_room().unwrap() {
+        here.send(&[1]).unwrap();
+    }
+    assert_eq!(write_to_a_dead_peer(End::new(here), 1000), Some(Status::RetryExceeded));
+}
+
 /// Writes the first half of A's memory into B's, and reads it back into the second: more packets
 /// than any cable holds.
 fn write_and_read(cables: [impl Cable; 2]) {

@@ -155,18 +155,24 @@ impl RoceNode {
         if !self.device.is_due() {
             return;
         }
-        let now = cx.now.as_nanos();
+        let (now, mut written) = (cx.now.as_nanos(), 0);
         let buffers = self.long_frames.as_ref().map_or(1, LongFrames::buffers);
         // A frame that the device has written is sent, so room and buffer come first.
         for _ in 0..(cx.tx.room() / buffers).min(FRAMES_PER_TURN) {
             let Some(mbuf) = self.next_frame(now, cx.pool) else { break };
+            written += 1;
             if let Err(mbuf) = cx.tx.post(mbuf, Offload::NONE) {
                 mbuf.free();
                 self.counters.refused += 1;
                 break;
             }
         }
-        self.counters.deferred += u64::from(self.device.is_due());
+        if self.device.is_due() {
+            self.counters.deferred += 1;
+            if written == 0 {
+                self.device.on_blocked(now);
+            }
+        }
     }
 
     /// The next frame that is due; `None` where none is, or the pool is empty.

@@ -26,6 +26,8 @@ pub(super) struct Tables {
     pub(super) unacknowledged_packets: u32,
     /// The rate that a queue pair has which no congestion slows.
     pub(super) link_kbps: u32,
+    /// Frames that had left when there was no room for another.
+    pub(super) sent_when_blocked: Option<u64>,
 }
 
 impl Tables {
@@ -41,7 +43,13 @@ impl Tables {
             counters: DeviceCounters::default(),
             unacknowledged_packets: 128,
             link_kbps: 10_000_000,
+            sent_when_blocked: None,
         }
+    }
+
+    /// True if no frame has left since there was no room for one.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.sent_when_blocked == Some(self.counters.packets_tx)
     }
 
     /// Puts in a completion; false if its queue overran.

@@ -83,6 +83,7 @@ impl Device {
                 counters: DeviceCounters::default(),
                 unacknowledged_packets: config.unacknowledged_packets.clamp(1, 1 << 22),
                 link_kbps: link_kbps(config.link_mbps),
+                sent_when_blocked: None,
             },
             groups: Groups::new(config.attachments),
             gsi: Gsi::new(),
@@ -219,6 +220,22 @@ impl Device {
     #[inline]
     pub fn is_due(&self) -> bool {
         !self.due.is_empty()
+    }
+
+    /// Says that a frame is due, and that there is no room for any: to be called once in each turn
+    /// in which this is so. A queue pair for whose time to an acknowledgment no frame of the device
+    /// has left uses up a retry, as for an acknowledgment that does not come: what never takes a
+    /// frame again ends it. To wait for its turn behind others uses up none.
+    ///
+    /// A call looks at one queue pair, the next in turn.
+    pub fn on_blocked(&mut self, now: u64) {
+        let Some(idx) = self.due.pop() else { return };
+        self.due.push(idx);
+        self.tables.sent_when_blocked = Some(self.tables.counters.packets_tx);
+        if let Some(qp) = self.qps.at_mut(idx) {
+            qp.wait_for_room(&self.tables, now);
+            settle(qp, &self.tables, &mut self.due, &mut self.timers);
+        }
     }
 
     /// The longest frame that [`Device::transmit`] writes.

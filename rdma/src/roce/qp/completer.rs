@@ -254,7 +254,10 @@ impl Qp {
         self.requester.deadline = NEVER;
         if self.requester.waits_for_receive {
             self.requester.waits_for_receive = false;
-        } else if self.requester.awaits_answer() {
+        } else if self.requester.waits_for_room && !(tables.is_blocked() && self.can_request(tables)) {
+            // Frames have left since. Where one of its own did, an answer may be on its way.
+            self.restart_timer(now);
+        } else if self.requester.waits_for_room || self.requester.awaits_answer() {
             self.counters.timeouts += 1;
             self.retry(tables, true);
         }

@@ -49,6 +49,8 @@ pub(crate) struct Requester {
     pub(super) rnr_retries_left: u8,
     /// No packet is sent before the deadline: the peer had no receive.
     pub(super) waits_for_receive: bool,
+    /// No frame could leave when the deadline was set.
+    pub(super) waits_for_room: bool,
     /// It went back, and nothing was acknowledged since.
     pub(super) has_gone_back: bool,
     /// When to look again, if nothing comes.
@@ -76,6 +78,7 @@ impl Default for Requester {
             retries_left: 0,
             rnr_retries_left: 0,
             waits_for_receive: false,
+            waits_for_room: false,
             has_gone_back: false,
             deadline: NEVER,
             messages: 0,
@@ -108,7 +111,7 @@ impl Requester {
     /// none is under way, so that whoever completes requests right now finds no more.
     pub(super) fn stop(&mut self, tail: u32) {
         (self.wqe, self.offset, self.started) = (tail, 0, tail);
-        self.waits_for_receive = false;
+        (self.waits_for_receive, self.waits_for_room) = (false, false);
         self.deadline = NEVER;
         self.fault = None;
     }
@@ -363,6 +366,19 @@ impl Qp {
     pub(super) fn restart_timer(&mut self, now: u64) {
         let timeout = self.settings.timeout_ns().filter(|_| self.requester.awaits_answer());
         self.requester.deadline = timeout.map_or(NEVER, |timeout| now.saturating_add(timeout));
+        self.requester.waits_for_room = false;
+    }
+
+    /// Has a packet to send, for which there is no room: waits for that as long as for an
+    /// acknowledgment, unless it waits for something else already.
+    #[cold]
+    pub(in crate::roce) fn wait_for_room(&mut self, tables: &Tables, now: u64) {
+        if self.requester.deadline != NEVER || !self.can_request(tables) {
+            return;
+        }
+        if let Some(timeout) = self.settings.timeout_ns() {
+            (self.requester.deadline, self.requester.waits_for_room) = (now.saturating_add(timeout), true);
+        }
     }
 
     /// Sends again from a packet on. No answer is awaited before that is sent.
@@ -370,6 +386,7 @@ impl Qp {
         let shift = u32::from(self.settings.mtu_shift);
         let requester = &mut self.requester;
         (requester.next, requester.asked, requester.deadline) = (to, to, NEVER);
+        requester.waits_for_room = false;
         (requester.reads, requester.offset) = (0, 0);
         // What could not be sent is tried again.
         requester.fault = None;
