@@ -340,6 +340,20 @@ fn what_the_nic_does_not_do_yet_is_refused() {
 }
 
 #[test]
+fn object_of_another_nic_is_unknown() {
+    let test = "object_of_another_nic_is_unknown";
+    if !is_inside(test, &["--strict", "--devices", "2"]) {
+        return;
+    }
+    let [mut a, mut b] = ["mlx5_0", "mlx5_1"].map(|name| RdmaCore::open(name).unwrap());
+    let (_, theirs) = (Own::new(&mut a), Own::new(&mut b));
+    let request = SendRequest::new(1, SendOperation::Send, Data::Sges(&[]));
+    assert_eq!(a.post_send(theirs.qp, &request), Err(PostError::UnknownQp));
+    assert!(matches!(a.deregister(theirs.mr.handle), Err(DeviceError::Unknown(_))));
+    assert!(matches!(a.destroy_qp(theirs.qp), Err(DeviceError::Unknown(_))));
+}
+
+#[test]
 fn failed_receive_of_a_nic_is_not_reported_as_a_send() {
     let test = "failed_receive_of_a_nic_is_not_reported_as_a_send";
     if !is_inside(test, &["--strict", "--devices", "2"]) {

@@ -273,7 +273,7 @@ fn mirror_link(section: &MirrorConfig, standby: u64) -> Result<StandbyLink, Erro
         }
         say("waits for the grants of its mirror; where that one has taken over, run this one as the mirror");
     }
-    let port = RdmaPort::open(&section.via)?;
+    let port = RdmaPort::open(&section.via, section.traffic_class)?;
     let dialer = proven(dial(address).map_err(Error::failed)?, section.secret()?, Role::MirroredPrimary);
     StandbyLink::mirrored(dialer, (port, section.policy()), section.lease(), standby)
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use rdma::mirror::MirrorOptions;
-use rdma::port::{PathError, PathState, RoceNode, mtu_of, subscription};
+use rdma::port::{PathError, PathState, RoceNode, config_of, subscription};
 use rdma::roce::{Addresses, Device, DeviceConfig, Mtu, Path, PdHandle, QpHandle};
 use wirepath::port::{EmbeddedPort, Port};
 
@@ -15,20 +15,21 @@ pub struct RdmaPort {
     port: EmbeddedPort<RoceNode>,
     pd: PdHandle,
     mtu: Mtu,
+    traffic_class: u8,
 }
 
 impl RdmaPort {
-    /// Opens the port `via`, as `wirepath rdma --via` names it.
+    /// Opens the port `via`, as `wirepath rdma --via` names it. Packets have this traffic class.
     ///
     /// # Errors
     ///
     /// There is no such port, or it carries no RoCE: what to do about it.
-    pub fn open(via: &str) -> Result<Self, Error> {
+    pub fn open(via: &str, traffic_class: u8) -> Result<Self, Error> {
         let failed = |error: &dyn fmt::Display| Error::failed(format!("RDMA by {via}: {error}"));
-        let mtu = mtu_of(via).map_err(|why| failed(&why))?;
+        let config = config_of(via).map_err(|why| failed(&why))?;
         // A mirror's window, in packets of WRITEs that are longer than the link's.
         let unacknowledged_packets = 4 * MirrorOptions::default().window;
-        let node = RoceNode::new(&DeviceConfig { mtu, qps: 4, unacknowledged_packets, ..DeviceConfig::default() });
+        let node = RoceNode::new(&DeviceConfig { qps: 4, unacknowledged_packets, ..config });
         let port = Port::open(via).map_err(|error| failed(&error))?;
         let port = port.named("order-gateway-rdma").subscribe(subscription());
         let mut port = port.embed(node).map_err(|error| failed(&error))?;
@@ -37,7 +38,7 @@ impl RdmaPort {
         let pd = port.app_mut().device_mut().create_pd().map_err(|error| failed(&error))?;
         // From the first turn on the port's frames come here and not to the kernel.
         port.poll();
-        Ok(Self { port, pd, mtu })
+        Ok(Self { port, pd, mtu: config.mtu, traffic_class })
     }
 
     /// The device.
@@ -64,7 +65,9 @@ impl RdmaPort {
     pub fn path(&mut self, to: Ipv4Addr) -> Result<Option<(Path, Ipv4Addr)>, String> {
         match self.port.with_app(|node, cx| node.path(to, cx)) {
             Ok(PathState::Known(path)) => match path.addresses {
-                Addresses::Ipv4 { source, .. } => Ok(Some((path, source))),
+                Addresses::Ipv4 { source, .. } => {
+                    Ok(Some((Path { traffic_class: self.traffic_class, ..path }, source)))
+                }
                 _ => Err(format!("the way to {to} is none of IPv4")),
             },
             // Too many requests at once: a later turn asks.

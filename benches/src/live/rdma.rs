@@ -9,10 +9,10 @@ use std::fmt;
 use std::sync::mpsc::{self, Receiver, Sender};
 
 use rdma::mirror::{Peer, connect};
-use rdma::port::{PathError, PathState, RoceNode, first_psn, mtu_of, subscription};
+use rdma::port::{PathError, PathState, RoceNode, config_of, first_psn, subscription};
 use rdma::roce::{
-    Access, Buffer, CqHandle, Data, Device, DeviceConfig, Mr, Mtu, Path, QpHandle, QpOptions, Region, Remote,
-    SendOperation, SendRequest, Sge, Status,
+    Access, Buffer, CqHandle, Data, Device, Mr, Mtu, Path, QpHandle, QpOptions, Region, Remote, SendOperation,
+    SendRequest, Sge, Status,
 };
 use rdma::wire::opcode::Transport;
 use rdma::wire::psn::Psn;
@@ -68,8 +68,8 @@ struct Side {
 
 impl Side {
     fn open(interface: &str) -> Result<Self, String> {
-        let mtu = mtu_of(interface).map_err(text)?;
-        let node = RoceNode::new(&DeviceConfig { mtu, ..DeviceConfig::default() });
+        let config = config_of(interface).map_err(text)?;
+        let (node, mtu) = (RoceNode::new(&config), config.mtu);
         // As in the runs of TCP beside it: in native mode a veth delivers by its NAPI, for which a
         // thread that spins before all others leaves no time.
         let device = AfXdpConfig { mode: Mode::Generic, ..AfXdpConfig::new(interface) };

@@ -16,7 +16,7 @@ mod path;
 mod rows;
 
 pub use node::{NodeCounters, RoceNode, subscription};
-pub use path::{PathError, PathState, first_psn, largest_mtu, link_mbps_of, mtu_of};
+pub use path::{PathError, PathState, config_of, first_psn, largest_mtu, mtu_of};
 
 #[cfg(test)]
 mod tests;

@@ -76,12 +76,12 @@ pub struct NodeCounters {
 
 impl RoceNode {
     /// A device with room for what the configuration says, whose datagrams are those of
-    /// [`ConsumerId`] 0. Where the configuration has no seed for the keys of memory, one is drawn.
+    /// [`ConsumerId`] 0.
     ///
     /// # Panics
     /// As [`Device::new`].
     pub fn new(config: &DeviceConfig) -> Self {
-        let device = Device::new(&config.seeded());
+        let device = Device::new(config);
         let (mtu, counters) = (config.mtu, NodeCounters::default());
         let ahead = (config.qps >= QPS_MIN).then(|| Box::new(Lookahead::NONE));
         Self { device, mtu, consumer: ConsumerId(0), counters, rows: None, manager: None, ahead, long_frames: None }

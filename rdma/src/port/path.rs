@@ -9,7 +9,7 @@ use wirepath::proto::{NeighborRequest, Resolution, ResolutionCause};
 
 use super::node::RoceNode;
 use crate::cm::Resolved;
-use crate::roce::{Addresses, Link, Mtu, Path};
+use crate::roce::{Addresses, DeviceConfig, Link, Mtu, Path};
 use crate::wire::psn::Psn;
 
 /// Bytes that a packet may have around its payload: IPv6, UDP and all headers of RoCE (Linux rxe
@@ -103,12 +103,16 @@ pub fn mtu_of(via: &str) -> Result<Mtu, String> {
     largest_mtu(mtu).ok_or_else(|| format!("{via} has an MTU of {mtu}: RoCE needs 336 at least"))
 }
 
-/// The speed of the link of the port `via` in Mb/s, for
-/// [`DeviceConfig::link_mbps`](crate::roce::DeviceConfig::link_mbps); `None` where the kernel knows
-/// no such interface, or no speed of it.
-pub fn link_mbps_of(via: &str) -> Option<u32> {
+/// What a device on the port `via` is made for: the largest payload by [`mtu_of`], the rate by the
+/// speed of the link where the kernel knows one, and all else by default.
+///
+/// # Errors
+/// The link carries no RoCE, in a sentence.
+pub fn config_of(via: &str) -> Result<DeviceConfig, String> {
+    let config = DeviceConfig { mtu: mtu_of(via)?, ..DeviceConfig::default() };
     // -1 is no speed, and parses to none.
-    of_interface(via, "speed").filter(|speed| *speed > 0)
+    let link_mbps = of_interface(via, "speed").filter(|speed| *speed > 0).unwrap_or(config.link_mbps);
+    Ok(DeviceConfig { link_mbps, ..config })
 }
 
 /// A number that the kernel has of the port's interface.

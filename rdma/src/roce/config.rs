@@ -40,24 +40,12 @@ pub struct DeviceConfig {
     /// congestion; without congestion nothing is slowed. By default 10,000.
     pub link_mbps: u32,
     /// From what the keys of memory are drawn: two devices of one seed give the same keys in the
-    /// same order. By default 0, with which keys count from their lowest, and a peer may guess
-    /// them; [`seeded`](Self::seeded) draws one, as [`RoceNode::new`](crate::port::RoceNode::new)
-    /// does. A key has 24 bits at most that a peer must guess, which no seed makes more.
+    /// same order. By default 0, with which each device draws a seed that nobody guesses. A key has
+    /// 24 bits at most that a peer must guess, which no seed makes more.
     pub key_seed: u64,
     /// Asynchronous events that wait to be taken. By default 256; where there is no room, one is
     /// counted and dropped, of a connection that was established before any other.
     pub events: u32,
-}
-
-impl DeviceConfig {
-    /// The same with a seed for the keys of memory that nobody guesses, where it has none.
-    #[must_use]
-    pub fn seeded(self) -> Self {
-        match self.key_seed {
-            0 => Self { key_seed: random(), ..self },
-            _ => self,
-        }
-    }
 }
 
 /// A number that nobody guesses: a hash by keys that the system has drawn.

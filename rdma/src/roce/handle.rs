@@ -3,6 +3,7 @@
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU8, Ordering};
 use std::collections::VecDeque;
 
 use super::large_pages::advise_large_pages;
@@ -70,6 +71,14 @@ impl<K> Handle<K> {
 /// The bits of a generation that count how often the place was used before.
 const USES: u32 = (1 << 24) - 1;
 
+/// The number of the next device, in software or not; it wraps.
+static DEVICES: AtomicU8 = AtomicU8::new(0);
+
+/// A number for a new device, by which its handles are told from those of others.
+pub(crate) fn next_device() -> u8 {
+    DEVICES.fetch_add(1, Ordering::Relaxed)
+}
+
 /// Objects of one kind: as many as the device was made for.
 pub(crate) struct Table<K, T> {
     slots: Vec<Slot<T>>,
@@ -92,7 +101,7 @@ pub(super) const SLOT_HEADER: usize = 8;
 
 impl<K, T> Table<K, T> {
     /// A table of no device of ours.
-    #[cfg(any(test, feature = "rdma-core"))]
+    #[cfg(test)]
     pub(crate) fn new(capacity: u32) -> Self {
         Self::of_device(0, capacity)
     }

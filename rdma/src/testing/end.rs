@@ -85,7 +85,7 @@ pub(super) const fn constant(at: usize) -> u8 {
 impl End {
     pub(super) fn new(random: &mut Random, transports: &[Transport]) -> Self {
         let unacknowledged_packets = 1 + random.below(64) as u32;
-        let config = DeviceConfig { unacknowledged_packets, ..DeviceConfig::default() };
+        let config = DeviceConfig { unacknowledged_packets, key_seed: 1, ..DeviceConfig::default() };
         let mut device = Device::new(&config);
         let pd = device.create_pd().expect("room for a domain");
         let shared = (random.below(4) == 0).then(|| Shared::new(&mut device, pd));

@@ -76,7 +76,7 @@ struct HostileTarget {
 
 impl HostileTarget {
     fn new() -> Self {
-        let mut device = Device::new(&DeviceConfig { mtu: MTU, qps: 8, ..DeviceConfig::default() });
+        let mut device = Device::new(&DeviceConfig { mtu: MTU, qps: 8, key_seed: 1, ..DeviceConfig::default() });
         let pd = device.create_pd().expect("room for a domain");
         let cq = device.create_cq(1 << 10).expect("room for a queue");
         let srq = device.create_srq(pd, 16).expect("room for a queue");

@@ -42,7 +42,7 @@ impl Mirrored {
     /// # Panics
     /// If a device has no room for what it needs.
     pub fn with_unacknowledged_packets(options: &MirrorOptions, len: usize, unacknowledged_packets: u32) -> Self {
-        let config = DeviceConfig { unacknowledged_packets, ..DeviceConfig::default() };
+        let config = DeviceConfig { unacknowledged_packets, key_seed: 1, ..DeviceConfig::default() };
         let mut devices = [Device::new(&config), Device::new(&config)];
         let pds = devices.each_mut().map(|device| device.create_pd().expect("the first domain"));
         let mirror = LogMirror::new(&mut devices[0], pds[0], options).expect("room for a mirror");

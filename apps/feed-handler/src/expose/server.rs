@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use market::BookSnapshot;
 use rdma::cm::{CmConfig, CmEvent, CmId, ConnectRequest, ListenOptions, LocalQp, Manager, PortSpace, RejectReason};
-use rdma::port::{RoceNode, first_psn, link_mbps_of, mtu_of, subscription};
+use rdma::port::{RoceNode, config_of, first_psn, subscription};
 use rdma::roce::{
     Access, CqHandle, Device, DeviceConfig, Event, PdHandle, QpAttributes, QpHandle, QpOptions, QpState, Region,
 };
@@ -118,9 +118,8 @@ fn sleep(port: &mut EmbeddedPort<RoceNode>) {
 fn open(plan: &ExposePlan, regions: Vec<Region>) -> Result<(EmbeddedPort<RoceNode>, Readers), Error> {
     let via = &plan.via;
     let failed = |error: &dyn std::fmt::Display| Error::Failed(format!("--expose {via}: {error}"));
-    let mtu = mtu_of(via).map_err(|why| failed(&why))?;
-    let config = DeviceConfig { mtu, qps: 2 * plan.readers, rd_atomics: READS, ..DeviceConfig::default() };
-    let config = DeviceConfig { link_mbps: link_mbps_of(via).unwrap_or(config.link_mbps), ..config };
+    let config = config_of(via).map_err(|why| failed(&why))?;
+    let config = DeviceConfig { qps: 2 * plan.readers, rd_atomics: READS, ..config };
     // By the time too, so that no message to an earlier process names a connection of ours.
     let manager = CmConfig { connections: 2 * plan.readers, seed: first_psn().get().into(), ..CmConfig::default() };
     let node = RoceNode::new(&config).with_manager(&manager);

@@ -20,6 +20,10 @@ pub struct MirrorConfig {
     pub address: Option<SocketAddrV4>,
     /// The port of this machine that RDMA goes by, as `wirepath rdma --via` names it.
     pub via: String,
+    /// DSCP in the upper six bits and ECN in the lower two. By default 0: with 2 (ECT) congested
+    /// switches mark our packets and do not drop them, and the copy is written slower then.
+    #[serde(default)]
+    pub traffic_class: u8,
     /// What becomes of orders while the copy is behind: `before-send`, `stop` or `go-on`. By
     /// default before-send.
     #[serde(default)]
@@ -49,7 +53,7 @@ impl MirrorConfig {
     /// One whose port is `via`, and all else by default.
     pub fn new(via: &str) -> Self {
         let (address, policy, lease_ms, via) = (None, PolicyWord::default(), None, via.to_owned());
-        Self { address, via, policy, lease_ms, arms: false, secret_file: None }
+        Self { address, via, traffic_class: 0, policy, lease_ms, arms: false, secret_file: None }
     }
 
     pub(super) fn check(&self) -> Result<(), Problem> {

@@ -94,7 +94,7 @@ impl Holder {
         let standby = name(&memory).map_err(|error| error.to_string())?;
         // It is refused now, and not when a primary comes.
         let seen = look(memory.as_ref(), None)?;
-        let mut port = RdmaPort::open(&section.via).map_err(|error| error.to_string())?;
+        let mut port = RdmaPort::open(&section.via, section.traffic_class).map_err(|error| error.to_string())?;
         let cq = port.device().create_cq(4).map_err(|error| error.to_string())?;
         Ok(Self {
             ip,

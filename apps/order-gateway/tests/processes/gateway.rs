@@ -251,7 +251,7 @@ fn run<S: VenueSession>(session: S, words: &[&str], kernel: Kernel) {
 fn mirrored(mode: &str) -> Option<StandbyLink> {
     let policies = [MirrorPolicy::BeforeSend, MirrorPolicy::Stop, MirrorPolicy::GoOn];
     let policy = policies.into_iter().find(|policy| mode == words_of(Mode::Mirrored(*policy)))?;
-    let port = RdmaPort::open(NEAR).unwrap();
+    let port = RdmaPort::open(NEAR, 0).unwrap();
     let lease = Duration::from_secs(1);
     Some(StandbyLink::mirrored(dial(MIRROR).unwrap(), (port, policy), lease, 0).unwrap())
 }

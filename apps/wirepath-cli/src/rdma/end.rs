@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ::rdma::cable::Carrier;
 use ::rdma::cm::{CmConfig, Manager};
-use ::rdma::port::{PathError, PathState, RoceNode, first_psn, link_mbps_of, mtu_of, subscription};
+use ::rdma::port::{PathError, PathState, RoceNode, config_of, first_psn, subscription};
 use ::rdma::roce::{
     Access, Addresses, Buffer, CompletionKind, CqHandle, Data, Destination, Device, DeviceConfig, Event, GRH_LEN, Mr,
     Mtu, Path, PdHandle, QpAttributes, QpCounters, QpHandle, QpOptions, QpState, Region, Remote, SendOperation,
@@ -439,15 +439,17 @@ fn open_carrier(
     let cable_mtu = options.mtu.unwrap_or(Mtu::B4096);
     let by_cable = |carrier, why| {
         let config = DeviceConfig { mtu: cable_mtu, rd_atomics: RD_ATOMICS, ..DeviceConfig::default() };
-        let carried = Carried::by_cable(Device::new(&config.seeded()));
+        let carried = Carried::by_cable(Device::new(&config));
         Opened { carried, carrier, why, via: String::new(), mtu: cable_mtu }
     };
     if let Some(carrier @ (Carrier::SharedMemory | Carrier::FramedTcp)) = carrier {
         return Ok(by_cable(carrier, why));
     }
     let via = options.port_of_ours()?;
-    let mtu = options.mtu_on(mtu_of(&via)?)?;
-    match open_port(&via, mtu, options.traffic_class, psn, stop) {
+    let config = config_of(&via)?;
+    let mtu = options.mtu_on(config.mtu)?;
+    let config = DeviceConfig { mtu, rd_atomics: RD_ATOMICS, ..config };
+    match open_port(&via, &config, options.traffic_class, psn, stop) {
         Ok(port) => Ok(Opened { carried: Carried::Port(Box::new(port)), carrier: Carrier::RoceV2, why, via, mtu }),
         Err(error) if carrier.is_none() => Ok(by_cable(Carrier::FramedTcp, format!("{via} was not opened: {error}"))),
         Err(error) => Err(error),
@@ -456,16 +458,14 @@ fn open_carrier(
 
 fn open_port(
     via: &str,
-    mtu: Mtu,
+    config: &DeviceConfig,
     traffic_class: u8,
     psn: Psn,
     stop: &StopFlag,
 ) -> Result<EmbeddedPort<RoceNode>, Box<dyn Error>> {
-    let config = DeviceConfig { mtu, rd_atomics: RD_ATOMICS, ..DeviceConfig::default() };
-    let link_mbps = link_mbps_of(via).unwrap_or(config.link_mbps);
     // By the time too, so that no message to an earlier process names a connection of ours.
     let manager = CmConfig { connections: 8, seed: psn.get().into(), traffic_class, ..CmConfig::default() };
-    let node = RoceNode::new(&DeviceConfig { link_mbps, ..config }).with_manager(&manager);
+    let node = RoceNode::new(config).with_manager(&manager);
     let port = Port::open(via)?.named("rdma").subscribe(subscription()).stop_by(stop);
     let mut port = port.embed(node)?;
     let scope = port.scope("rdma");

@@ -19,7 +19,7 @@ use rdma_core_sys::{LoadError, RdmaCore as Libraries};
 
 use self::words::Gids;
 use super::Provider;
-use crate::roce::handle::{Table, kind};
+use crate::roce::handle::{Table, kind, next_device};
 use crate::roce::{
     Access, AhHandle, CqHandle, Data, Destination, DeviceError, Event, INLINE_MAX, ModifyError, Mr, MrHandle, Mw,
     MwHandle, Notify, Path, PdHandle, PostError, QpAttributes, QpHandle, QpOptions, Region, SGES_MAX, SendOperation,
@@ -87,14 +87,14 @@ impl RdmaCore {
         let device = devices.by_name(name).ok_or_else(|| OpenError::Unknown(name.to_owned()))?;
         let context = device.open().map_err(OpenError::Call)?;
         let channel = CompletionChannel::create(&context).map_err(OpenError::Call)?;
-        let gids = Gids::read(&context);
+        let (gids, number) = (Gids::read(&context), next_device());
         Ok(Self {
-            qps: Table::new(OBJECTS),
-            srqs: Table::new(OBJECTS),
-            ahs: Table::new(OBJECTS),
-            cqs: Table::new(OBJECTS),
-            mrs: Table::new(OBJECTS),
-            pds: Table::new(OBJECTS),
+            qps: Table::of_device(number, OBJECTS),
+            srqs: Table::of_device(number, OBJECTS),
+            ahs: Table::of_device(number, OBJECTS),
+            cqs: Table::of_device(number, OBJECTS),
+            mrs: Table::of_device(number, OBJECTS),
+            pds: Table::of_device(number, OBJECTS),
             gids,
             channel,
             context,

@@ -5,8 +5,6 @@ mod gsi;
 mod objects;
 mod shared;
 
-use core::sync::atomic::{AtomicU8, Ordering};
-
 use zerocopy::FromBytes;
 
 pub use gsi::{GsiFull, MAD_LEN, ReceivedMad};
@@ -15,12 +13,12 @@ pub use objects::DeviceError;
 use self::gsi::Gsi;
 
 use super::builder::frame_len_max;
-use super::config::DeviceConfig;
+use super::config::{DeviceConfig, random};
 use super::counters::DeviceCounters;
 use super::due::DueQueue;
 use super::events::Events;
 use super::groups::Groups;
-use super::handle::{QpHandle, Table, kind};
+use super::handle::{QpHandle, Table, kind, next_device};
 use super::keys::Regions;
 use super::qp::congestion::link_kbps;
 use super::qp::{Qp, QpState, lines};
@@ -50,9 +48,6 @@ pub struct Device {
     qpn_bits: u32,
 }
 
-/// The number of the next device, by which its handles are told from those of others; it wraps.
-static DEVICES: AtomicU8 = AtomicU8::new(0);
-
 /// Timers that one call looks at.
 const TIMERS_PER_CALL: usize = 64;
 /// The numbers 0 and 1 of queue pairs belong to the port.
@@ -70,12 +65,13 @@ impl Device {
         assert!(keys < 1 << 24, "more memory regions than keys, windows included");
         // One more than there are places, so that none is the number of all groups.
         let qpn_bits = (config.qps + FIRST_QPN + 1).next_power_of_two().trailing_zeros();
-        let number = DEVICES.fetch_add(1, Ordering::Relaxed);
+        let number = next_device();
+        let key_seed = if config.key_seed == 0 { random() } else { config.key_seed };
         Self {
             qps: Table::of_device(number, config.qps),
             pds: Table::of_device(number, config.pds),
             tables: Tables {
-                regions: Regions::new(number, config.regions, config.windows, config.key_seed),
+                regions: Regions::new(number, config.regions, config.windows, key_seed),
                 cqs: Table::of_device(number, config.cqs),
                 srqs: Table::of_device(number, config.srqs),
                 ahs: Table::of_device(number, config.ahs),

@@ -179,3 +179,16 @@ fn read_as_long_as_half_of_the_numbers_is_not_taken() {
         assert_eq!(pair.a.device.post_send(pair.a.qp, &request), taken, "{len} bytes");
     }
 }
+
+#[test]
+fn keys_of_two_devices_differ_unless_their_seed_is_the_same() {
+    let key = |key_seed| {
+        let mut device = Device::new(&DeviceConfig { key_seed, ..DeviceConfig::default() });
+        let pd = device.create_pd().unwrap();
+        device.register(pd, Region::from(&Buffer::zeroed(8)), Access::LOCAL_WRITE).unwrap().key
+    };
+    // Each of a million pairs is the same by chance.
+    let keys = [0; 4].map(key);
+    assert!(keys[1..].iter().any(|other| *other != keys[0]), "{keys:x?}");
+    assert_eq!(key(5), key(5));
+}
