@@ -7,16 +7,15 @@
 //!
 //! The frames are those of a port, with all their headers and the ICRC, so that the device is the
 //! same over each; addresses in them say which end is which, and no network reads them.
-//! [`Carrier::choose`] says what is to carry a queue pair, of cables, ports and NICs.
 
 mod carrier;
 mod device;
 mod shared_memory;
 mod tcp;
 
-pub use carrier::{Carrier, Ways};
+pub use carrier::Carrier;
 pub use device::CabledDevice;
-pub use shared_memory::{SharedMemory, Ticket};
+pub use shared_memory::{SharedMemory, SharedMemoryListener, Ticket};
 pub use tcp::FramedTcp;
 
 use core::fmt;
@@ -24,6 +23,13 @@ use std::io;
 
 /// The longest frame of any device: a payload of 4096 bytes and the longest headers.
 pub const FRAME_LEN_MAX: usize = crate::roce::frame_len_max(4096);
+
+/// The code of the time to an acknowledgment over a cable ([`QpAttributes::timeout`]): 4.3 s, and
+/// with seven retries half a minute. A cable loses nothing, so a peer that does not answer is slow,
+/// and what is sent again is sent in vain; one that has ended closes its cable at once.
+///
+/// [`QpAttributes::timeout`]: crate::roce::QpAttributes::timeout
+pub const ACK_TIMEOUT: u8 = 20;
 
 /// One end of a cable. Frames arrive in the order in which they were sent, and none is lost.
 pub trait Cable {

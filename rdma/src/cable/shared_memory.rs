@@ -1,77 +1,93 @@
 //! A cable of shared memory: a file that both ends map, with a ring for each direction.
 //!
 //! ```text
-//!  0     magic                      8    number of the cable
-//!  64    lane 0: frames written    128  lane 0: frames read      by the opener, by the maker
-//!  192   lane 1: frames written    256  lane 1: frames read      by the maker, by the opener
+//!  0     magic
+//!  64    lane 0: frames written    128  lane 0: frames read      by the listener, by the maker
+//!  192   lane 1: frames written    256  lane 1: frames read      by the maker, by the listener
 //!  4096  slots of lane 0, slots of lane 1; each: length (8 bytes), frame
 //! ```
 //!
+//! One end listens at an abstract Unix address, which a [`Ticket`] names; the other connects, makes
+//! the file and hands it over (SCM_RIGHTS). That takes no right on the other process, so the two
+//! may have capabilities, and be in different PID namespaces. Either asks the kernel whether the
+//! other is of its user. The connection stays open: where one end is gone, it says so to the other.
+//!
 //! What the other end writes is input: numbers and lengths are checked, and a frame is copied
 //! before it is looked at. The file has no name (`memfd_create(2)`), so that nothing is left behind
-//! however the ends end; its length is sealed, so that nobody ends the other by shortening it. The
-//! opener reaches it by a [`Ticket`] through /proc, which the kernel lets only a process of the
-//! same user do, with no fewer capabilities.
+//! however the ends end; its length is sealed, so that nobody ends the other by shortening it.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::MetadataExt;
+use core::mem::MaybeUninit;
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read};
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, memfd_create};
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg, socket_with,
+};
+use rustix::process::geteuid;
 
 use super::{Cable, CableError, FRAME_LEN_MAX};
 use crate::roce::{Buffer, random};
 
 /// The first word, written last: "wprdma" and the version of the layout.
-const MAGIC: u64 = 0x7770_7264_6d61_0001;
+pub(super) const MAGIC: u64 = 0x7770_7264_6d61_0002;
 /// Frames under way in one direction: twice the packets that a queue pair sends ahead.
 const SLOTS: u64 = 256;
 /// The length, and the longest frame, in whole cache lines.
 const SLOT_LEN: usize = (8 + FRAME_LEN_MAX).next_multiple_of(64);
 const SLOTS_AT: usize = 4096;
-const LANE_LEN: usize = SLOTS as usize * SLOT_LEN;
-const FILE_LEN: usize = SLOTS_AT + 2 * LANE_LEN;
+pub(super) const LANE_LEN: usize = SLOTS as usize * SLOT_LEN;
+pub(super) const FILE_LEN: usize = SLOTS_AT + 2 * LANE_LEN;
 
-const NUMBER_AT: usize = 8;
 /// Nobody makes the file shorter or longer, or takes these seals off.
-const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+pub(super) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// Looks in vain, for a frame or for room, between two questions to the kernel whether the other
+/// end is there still: one system call in some ten microseconds of polling.
+const LOOKS_PER_CALL: u32 = 4096;
 
 /// One end of a cable of shared memory.
 pub struct SharedMemory {
     memory: Buffer,
     outgoing: Lane,
     incoming: Lane,
-    /// The maker's, by which the opener finds it.
-    file: File,
+    peer: UnixStream,
+    looks: u32,
+    is_peer_gone: bool,
 }
 
-/// Where the opener finds a cable: which descriptor of which process it is, and a number that is
-/// the cable's alone. Whoever lies in it gets no other file of ours written to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
-    pid: u32,
-    fd: u32,
-    number: u64,
+/// An end that waits for the other.
+pub struct SharedMemoryListener {
+    pub(super) listener: UnixListener,
+    ticket: Ticket,
 }
+
+/// Where an end waits for the other: a number that nobody guesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(u64);
 
 impl Ticket {
     /// Bytes of a ticket that is told.
-    pub const LEN: usize = 16;
+    pub const LEN: usize = 8;
 
     /// The bytes to tell.
     pub fn encode(&self) -> [u8; Self::LEN] {
-        let mut bytes = [0; Self::LEN];
-        bytes[..4].copy_from_slice(&self.pid.to_be_bytes());
-        bytes[4..8].copy_from_slice(&self.fd.to_be_bytes());
-        bytes[8..].copy_from_slice(&self.number.to_be_bytes());
-        bytes
+        self.0.to_be_bytes()
     }
 
     /// Reads what was told.
     pub fn parse(bytes: &[u8; Self::LEN]) -> Self {
-        let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        Self { pid: word(0), fd: word(4), number: u64::from(word(8)) << 32 | u64::from(word(12)) }
+        Self(u64::from_be_bytes(*bytes))
+    }
+
+    /// The abstract Unix address.
+    pub(super) fn name(self) -> String {
+        format!("wirepath-rdma-{:016x}", self.0)
     }
 }
 
@@ -86,56 +102,130 @@ struct Lane {
     other: u64,
 }
 
-impl SharedMemory {
-    /// Makes a cable, for one other end to open. All of its memory, some 2 MiB, is taken now.
+impl SharedMemoryListener {
+    /// Waits for one other end, in this network namespace.
     ///
     /// # Errors
-    /// The kernel refuses: there is no memory, for example.
-    pub fn create() -> io::Result<Self> {
+    /// The kernel refuses.
+    pub fn new() -> io::Result<Self> {
+        let ticket = Ticket(random());
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(ticket.name())?)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, ticket })
+    }
+
+    /// What the other end needs to come here.
+    pub const fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// Takes the other end, if it has come; those of other users, and such as hand over something
+    /// else than a cable, are sent away.
+    ///
+    /// # Errors
+    /// None has come (`WouldBlock`), or the last one was sent away.
+    pub fn accept(&self) -> io::Result<SharedMemory> {
+        let mut refused = None;
+        loop {
+            match self.listener.accept() {
+                Ok((peer, _)) => match take(peer) {
+                    Ok(cable) => return Ok(cable),
+                    Err(error) => refused = Some(error),
+                },
+                Err(error) => return Err(refused.unwrap_or(error)),
+            }
+        }
+    }
+}
+
+impl SharedMemory {
+    /// Makes a cable to an end that listens. All of its memory, some 2 MiB, is taken now.
+    ///
+    /// # Errors
+    /// Nobody listens in this network namespace, or another user does, or there is no memory.
+    pub fn connect(ticket: &Ticket) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &SocketAddrUnix::new_abstract_name(ticket.name().as_bytes())?)?;
+        let peer = UnixStream::from(socket);
+        check_user(&peer)?;
         let file = File::from(memfd_create("wirepath-rdma", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         // Not only its length: a machine without memory says so now, and not by a signal later.
         fallocate(&file, FallocateFlags::empty(), 0, FILE_LEN as u64)?;
         fcntl_add_seals(&file, SEALS)?;
-        let cable = Self::map(file, [1, 0])?;
-        cable.memory.store_u64(NUMBER_AT, random());
+        let cable = Self::map(&file, peer, [1, 0])?;
         cable.memory.store_u64(0, MAGIC);
+        hand_over(&cable.peer, &file)?;
         Ok(cable)
     }
 
-    /// What the other end needs to open it, while this one lives.
-    pub fn ticket(&self) -> Ticket {
-        let fd = self.file.as_raw_fd().unsigned_abs();
-        Ticket { pid: std::process::id(), fd, number: self.memory.load_u64(NUMBER_AT) }
+    fn map(file: &File, peer: UnixStream, [outgoing, incoming]: [usize; 2]) -> io::Result<Self> {
+        let (memory, outgoing, incoming) = (Buffer::map(file, FILE_LEN)?, Lane::new(outgoing), Lane::new(incoming));
+        Ok(Self { memory, outgoing, incoming, peer, looks: 0, is_peer_gone: false })
     }
 
-    /// Opens the cable of the other end.
-    ///
-    /// # Errors
-    /// There is none, or it is not of this user, or no such cable.
-    pub fn open(ticket: &Ticket) -> io::Result<Self> {
-        let Ticket { pid, fd, number } = *ticket;
-        let path = format!("/proc/{pid}/fd/{fd}");
-        let refused = || io::Error::new(ErrorKind::InvalidData, "no cable that a process of this user has made");
-        // Looked at first, because to open a device may do something.
-        let (found, ours) = (fs::metadata(&path)?, fs::metadata("/proc/self")?.uid());
-        if !found.is_file() || found.uid() != ours || found.len() != FILE_LEN as u64 {
-            return Err(refused());
+    /// True if the other end has closed its connection, which the kernel does for a process that
+    /// ends. It is asked once in many calls.
+    fn is_peer_gone(&mut self) -> bool {
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(LOOKS_PER_CALL) {
+            self.is_peer_gone |= match self.peer.read(&mut [0]) {
+                Ok(len) => len == 0,
+                Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+            };
         }
-        let file = OpenOptions::new().read(true).write(true).open(&path)?;
-        if !fcntl_get_seals(file.as_fd()).is_ok_and(|seals| seals.contains(SEALS)) {
-            return Err(refused());
-        }
-        let cable = Self::map(file, [0, 1])?;
-        if [cable.memory.load_u64(0), cable.memory.load_u64(NUMBER_AT)] != [MAGIC, number] {
-            return Err(io::Error::new(ErrorKind::InvalidData, "another cable, or one of another version"));
-        }
-        Ok(cable)
+        self.is_peer_gone
     }
+}
 
-    fn map(file: File, [outgoing, incoming]: [usize; 2]) -> io::Result<Self> {
-        let memory = Buffer::map(&file, FILE_LEN)?;
-        Ok(Self { memory, outgoing: Lane::new(outgoing), incoming: Lane::new(incoming), file })
+/// Another user could read and write what our peer sends.
+fn check_user(peer: &UnixStream) -> io::Result<()> {
+    if socket_peercred(peer)?.uid == geteuid() {
+        return Ok(());
     }
+    Err(io::Error::new(ErrorKind::PermissionDenied, "the other end is of another user"))
+}
+
+pub(super) fn hand_over(peer: &UnixStream, file: &File) -> io::Result<()> {
+    let files = [file.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&files));
+    sendmsg(peer, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Takes the file out of the connection.
+pub(super) fn receive(peer: &UnixStream) -> io::Result<File> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    recvmsg(peer, &mut [IoSliceMut::new(&mut [0])], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let handed = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    Ok(File::from(handed.ok_or_else(no_cable)?))
+}
+
+fn no_cable() -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, "the other end hands over something else than a cable")
+}
+
+/// Takes the cable that an end of this user hands over, which it has done when it comes.
+fn take(peer: UnixStream) -> io::Result<SharedMemory> {
+    peer.set_nonblocking(true)?;
+    check_user(&peer)?;
+    let file = receive(&peer)?;
+    let metadata = file.metadata()?;
+    let is_sealed = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS));
+    if !metadata.is_file() || metadata.len() != FILE_LEN as u64 || !is_sealed {
+        return Err(no_cable());
+    }
+    let cable = SharedMemory::map(&file, peer, [0, 1])?;
+    if cable.memory.load_u64(0) != MAGIC {
+        return Err(io::Error::new(ErrorKind::InvalidData, "the other end is of another version"));
+    }
+    Ok(cable)
 }
 
 impl Lane {
@@ -157,8 +247,10 @@ impl Cable for SharedMemory {
             lane.other = self.memory.load_u64(lane.read_at);
         }
         match lane.count.wrapping_sub(lane.other) {
-            waiting if waiting > SLOTS => Err(CableError::Broken("the number of a frame that was never sent")),
-            waiting => Ok(waiting < SLOTS),
+            0..SLOTS => Ok(true),
+            SLOTS if self.is_peer_gone() => Err(CableError::Closed),
+            SLOTS => Ok(false),
+            _ => Err(CableError::Broken("the number of a frame that was never sent")),
         }
     }
 
@@ -177,11 +269,14 @@ impl Cable for SharedMemory {
     }
 
     fn receive(&mut self, frame: &mut [u8]) -> Result<Option<usize>, CableError> {
+        // Asked first, so that what was written before the end is read.
+        let is_gone = self.incoming.other == self.incoming.count && self.is_peer_gone();
         let lane = &mut self.incoming;
         if lane.other == lane.count {
             lane.other = self.memory.load_u64(lane.written_at);
         }
         match lane.other.wrapping_sub(lane.count) {
+            0 if is_gone => return Err(CableError::Closed),
             0 => return Ok(None),
             1..=SLOTS => (),
             _ => return Err(CableError::Broken("more frames than the ring has slots")),

@@ -9,7 +9,8 @@ const LEN_LEN: usize = 2;
 /// Bytes of each direction that wait in the process: of a turn's frames a fourth, if they are long.
 const WAITING_LEN_MAX: usize = 64 * 1024;
 
-/// One end of a cable in a TCP connection. The kernel's calls are two a turn, whatever its frames.
+/// One end of a cable in a TCP connection. A turn makes a call or two of the
+/// kernel for each 64 KiB that it moves in a direction, and one where it moves none.
 pub struct FramedTcp {
     stream: TcpStream,
     outgoing: Vec<u8>,

@@ -1,12 +1,16 @@
 //! A program over each cable, and ends that break the rules.
 
 use core::net::Ipv4Addr;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+use super::shared_memory::{FILE_LEN, LANE_LEN, MAGIC, SEALS, hand_over, receive};
 use super::*;
 use crate::roce::{
     Access, Addresses, Buffer, CqHandle, Data, Device, DeviceConfig, Mr, Mtu, Path, QpAttributes, QpHandle, QpOptions,
@@ -17,22 +21,26 @@ use crate::wire::psn::Psn;
 use crate::wire::qpn::Qpn;
 
 fn shared_memory() -> [SharedMemory; 2] {
-    let made = SharedMemory::create().unwrap();
-    let opened = SharedMemory::open(&made.ticket()).unwrap();
-    [made, opened]
+    let listener = SharedMemoryListener::new().unwrap();
+    let made = SharedMemory::connect(&listener.ticket()).unwrap();
+    [made, listener.accept().unwrap()]
 }
 
-/// The file of a cable, as a hostile other end has it.
-fn file_of(cable: &SharedMemory) -> File {
-    let fd = Ticket::encode(&cable.ticket())[4..8].try_into().map(u32::from_be_bytes).unwrap();
-    OpenOptions::new().write(true).open(format!("/proc/self/fd/{fd}")).unwrap()
+/// A file that is handed over as a cable, as a hostile other end does.
+fn file(len: usize, first: u64, seals: SealFlags) -> File {
+    let file = File::from(memfd_create("hostile", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap());
+    file.set_len(len as u64).unwrap();
+    file.write_all_at(&first.to_ne_bytes(), 0).unwrap();
+    fcntl_add_seals(&file, seals).unwrap();
+    file
 }
 
-/// A ticket for a file of this process.
-fn ticket_of(file: &File, number: u64) -> Ticket {
-    let (pid, fd) = (std::process::id(), file.as_raw_fd() as u32);
-    let told = [&pid.to_be_bytes()[..], &fd.to_be_bytes(), &number.to_be_bytes()].concat();
-    Ticket::parse(&told.try_into().unwrap())
+/// What is made of it here.
+fn taken(file: &File) -> io::Result<SharedMemory> {
+    let listener = SharedMemoryListener::new().unwrap();
+    let address = SocketAddr::from_abstract_name(listener.ticket().name()).unwrap();
+    hand_over(&UnixStream::connect_addr(&address).unwrap(), file).unwrap();
+    listener.accept()
 }
 
 fn connection() -> [TcpStream; 2] {
@@ -95,7 +103,7 @@ impl<C: Cable> End<C> {
             max_rd_atomic: Some(4),
             retry_cnt: Some(7),
             rnr_retry: Some(7),
-            timeout: Some(14),
+            timeout: Some(ACK_TIMEOUT),
             ..QpAttributes::to(QpState::Rts)
         };
         for step in [init, rtr, rts] {
@@ -109,14 +117,14 @@ fn access() -> Access {
 }
 
 /// Connects an end with a peer that is never turned, posts a WRITE of 128 packets, and turns the
-/// end for `turns` steps of 10 ms; the completion, if there is one.
+/// end for `turns` steps of 100 ms; the completion, if there is one.
 fn write_to_a_dead_peer<C: Cable>(mut end: End<C>, turns: u64) -> Option<Status> {
     end.connect(Qpn::new(2));
     let sges = [Sge { address: end.mr.address, len: MEMORY as u32 / 2, lkey: end.mr.key }];
     let write = SendOperation::Write(Remote { address: end.mr.address, rkey: end.mr.key });
     end.device.device_mut().post_send(end.qp, &SendRequest::new(1, write, Data::Sges(&sges))).unwrap();
     (1..=turns).find_map(|turn| {
-        let _ = end.device.turn(turn * 10_000_000);
+        let _ = end.device.turn(turn * 100_000_000);
         end.device.device_mut().poll_cq(end.cq).map(|done| done.status)
     })
 }
@@ -212,10 +220,10 @@ fn full_ring_has_room_again_when_the_other_end_has_received() {
 
 /// Writes a word of the file, as a hostile other end would, and receives.
 fn receives_after(at: u64, word: u64) -> CableError {
-    let mut here = SharedMemory::create().unwrap();
-    let file = file_of(&here);
-    // A frame from the opener, who is there in name only.
-    file.write_all_at(&1_u64.to_ne_bytes(), 64).unwrap();
+    let file = file(FILE_LEN, MAGIC, SEALS);
+    let mut here = taken(&file).unwrap();
+    // A frame from the maker.
+    file.write_all_at(&1_u64.to_ne_bytes(), 192).unwrap();
     file.write_all_at(&word.to_ne_bytes(), at).unwrap();
     let mut frame = [0; FRAME_LEN_MAX];
     here.receive(&mut frame).unwrap_err()
@@ -223,45 +231,93 @@ fn receives_after(at: u64, word: u64) -> CableError {
 
 #[test]
 fn numbers_and_lengths_of_a_hostile_end_are_refused() {
-    for (at, word) in [(64, 257), (64, u64::MAX), (4096, FRAME_LEN_MAX as u64 + 1), (4096, u64::MAX)] {
+    let slot = 4096 + LANE_LEN as u64;
+    for (at, word) in [(192, 257), (192, u64::MAX), (slot, FRAME_LEN_MAX as u64 + 1), (slot, u64::MAX)] {
         let error = receives_after(at, word);
         assert!(matches!(error, CableError::Broken(_)), "{word:#x} at {at}: {error}");
     }
-    let mut here = SharedMemory::create().unwrap();
+    let file = file(FILE_LEN, MAGIC, SEALS);
+    let mut here = taken(&file).unwrap();
     while here.has_room().unwrap() {
         here.send(&[1]).unwrap();
     }
-    file_of(&here).write_all_at(&1000_u64.to_ne_bytes(), 256).unwrap();
+    file.write_all_at(&1000_u64.to_ne_bytes(), 128).unwrap();
     assert!(matches!(here.has_room(), Err(CableError::Broken(_))), "more frames read than were sent");
 }
 
 #[test]
 fn file_of_a_cable_is_neither_shortened_nor_lengthened() {
-    let file = file_of(&SharedMemory::create().unwrap());
+    let listener = SharedMemoryListener::new().unwrap();
+    let _made = SharedMemory::connect(&listener.ticket()).unwrap();
+    let file = receive(&listener.listener.accept().unwrap().0).unwrap();
     let len = file.metadata().unwrap().len();
     assert!([0, len - 1, len + 1].iter().all(|len| file.set_len(*len).is_err()));
 }
 
 #[test]
-fn file_that_is_no_cable_is_not_opened() {
-    let made = SharedMemory::create().unwrap();
-    let (cable, told) = (file_of(&made), made.ticket().encode());
-    assert_eq!(Ticket::parse(&told), made.ticket());
-    let number = u64::from_be_bytes(told[8..].try_into().unwrap());
-    assert!(SharedMemory::open(&ticket_of(&cable, number)).is_ok());
-    assert!(SharedMemory::open(&ticket_of(&cable, number ^ 1)).is_err(), "a cable, and not the one that was named");
-    let plain = tempfile();
-    for len in [0, 8, cable.metadata().unwrap().len()] {
-        plain.set_len(len).unwrap();
-        assert!(SharedMemory::open(&ticket_of(&plain, 0)).is_err(), "a file of {len} bytes that has no seals");
+fn file_that_is_no_cable_is_not_taken() {
+    assert!(taken(&file(FILE_LEN, MAGIC, SEALS)).is_ok());
+    let wrong = [
+        (0, MAGIC, SEALS, "no bytes"),
+        (FILE_LEN - 1, MAGIC, SEALS, "too short"),
+        (FILE_LEN, MAGIC, SealFlags::SHRINK | SealFlags::GROW, "a seal is missing"),
+        (FILE_LEN, MAGIC, SealFlags::empty(), "no seals"),
+        (FILE_LEN, MAGIC + 1, SEALS, "another version"),
+    ];
+    for (len, first, seals, what) in wrong {
+        assert!(taken(&file(len.max(8), first, seals)).is_err(), "{what}");
     }
-    drop((made, cable));
-    assert!(SharedMemory::open(&Ticket::parse(&told)).is_err(), "its maker is gone, and so is the cable");
+    let listener = SharedMemoryListener::new().unwrap();
+    assert_eq!(Ticket::parse(&listener.ticket().encode()), listener.ticket());
+    assert!(listener.accept().is_err(), "nobody has come");
+    let ticket = listener.ticket();
+    drop(listener);
+    assert!(SharedMemory::connect(&ticket).is_err(), "nobody listens");
 }
 
-/// A file without a name that anybody may shorten.
-fn tempfile() -> File {
-    rustix::fs::memfd_create("plain", rustix::fs::MemfdFlags::CLOEXEC).unwrap().into()
+#[test]
+fn cable_of_shared_memory_is_closed_behind_the_last_frame_of_an_end_that_is_gone() {
+    let [mut here, mut there] = shared_memory();
+    there.send(&[7]).unwrap();
+    drop(there);
+    let mut frame = [0; FRAME_LEN_MAX];
+    assert_eq!(here.receive(&mut frame).unwrap(), Some(1));
+    let gone = (0..10_000).find_map(|_| here.receive(&mut frame).err());
+    assert!(matches!(gone, Some(CableError::Closed)), "{gone:?}");
+    assert!(matches!(here.receive(&mut frame), Err(CableError::Closed)), "and stays so");
+    let [mut here, there] = shared_memory();
+    drop(there);
+    while matches!(here.has_room(), Ok(true)) {
+        here.send(&[1]).unwrap();
+    }
+    let gone = (0..10_000).find_map(|_| here.has_room().err());
+    assert!(matches!(gone, Some(CableError::Closed)), "{gone:?}");
+}
+
+/// A TCP connection repeats a lost segment after 200 ms and more, and a peer may be stopped as
+/// long: over a cable that is no reason to send anything again.
+#[test]
+fn peer_that_stands_still_for_a_second_has_nothing_sent_again() {
+    let [mut a, mut b] = connection().map(|stream| End::new(FramedTcp::new(stream).unwrap()));
+    let numbers = [&a, &b].map(|end| end.device.device().qpn(end.qp).unwrap());
+    a.connect(numbers[1]);
+    b.connect(numbers[0]);
+    let sges = [Sge { address: a.mr.address, len: MEMORY as u32 / 2, lkey: a.mr.key }];
+    let write = SendOperation::Write(Remote { address: b.mr.address, rkey: b.mr.key });
+    a.device.device_mut().post_send(a.qp, &SendRequest::new(1, write, Data::Sges(&sges))).unwrap();
+    let mut now = 0;
+    while now < 1_000_000_000 {
+        now += 10_000_000;
+        a.device.turn(now).unwrap();
+    }
+    let done = (0..100_000).find_map(|_| {
+        now += 1000;
+        b.device.turn(now).unwrap();
+        a.device.turn(now).unwrap();
+        a.device.device_mut().poll_cq(a.cq)
+    });
+    assert_eq!(done.map(|done| done.status), Some(Status::Success));
+    assert_eq!(a.device.device().qp_counters(a.qp).unwrap().retransmits, 0);
 }
 
 #[test]

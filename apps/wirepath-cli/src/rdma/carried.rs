@@ -4,7 +4,7 @@ use std::error::Error;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use ::rdma::cable::{Cable, CableError, CabledDevice, Carrier, FramedTcp, SharedMemory, Ticket};
+use ::rdma::cable::{Cable, CableError, CabledDevice, FramedTcp, SharedMemory, SharedMemoryListener, Ticket};
 use ::rdma::port::RoceNode;
 use ::rdma::roce::{Addresses, Device, Link, Path};
 use wirepath::port::EmbeddedPort;
@@ -49,15 +49,26 @@ impl Carried {
         }
     }
 
-    /// Plugs the cable in that the peer makes too; a port needs none.
-    pub(super) fn join(&mut self, carrier: Carrier, connection: &mut Connection) -> Result<(), Box<dyn Error>> {
-        let Self::Cable { device, .. } = self else { return Ok(()) };
-        let cable: Box<dyn Cable> = match carrier {
-            Carrier::FramedTcp => Box::new(FramedTcp::new(connection.second(CABLE_SPAN)?)?),
-            _ => Box::new(shared_memory(connection)?),
-        };
-        device.cable_mut().0 = Some(cable);
+    /// True at the end of a cable.
+    pub(super) const fn is_cabled(&self) -> bool {
+        matches!(self, Self::Cable { .. })
+    }
+
+    /// Plugs in a cable of shared memory; why there is none is said by both ends.
+    pub(super) fn share_memory(&mut self, connection: &mut Connection) -> Result<Result<(), String>, Box<dyn Error>> {
+        Ok(shared_memory(connection)?.map(|cable| self.plug_in(Box::new(cable))))
+    }
+
+    /// Plugs in a TCP connection.
+    pub(super) fn frame_in_tcp(&mut self, connection: &Connection) -> Result<(), Box<dyn Error>> {
+        self.plug_in(Box::new(FramedTcp::new(connection.second(CABLE_SPAN)?)?));
         Ok(())
+    }
+
+    fn plug_in(&mut self, cable: Box<dyn Cable>) {
+        if let Self::Cable { device, .. } = self {
+            device.cable_mut().0 = Some(cable);
+        }
     }
 }
 
@@ -67,16 +78,28 @@ pub(super) fn cable_path() -> Path {
     Path::new(link, Addresses::Ipv4 { source: Ipv4Addr::LOCALHOST, destination: Ipv4Addr::LOCALHOST })
 }
 
-/// The server makes it, and tells the client where it is.
-fn shared_memory(connection: &mut Connection) -> Result<SharedMemory, Box<dyn Error>> {
+/// A cable, or why there is none. The server says where it listens, the client whether it has come
+/// there, and the server whether it has taken it.
+fn shared_memory(connection: &mut Connection) -> Result<Result<SharedMemory, String>, Box<dyn Error>> {
     if connection.is_client() {
-        let ticket = Ticket::parse(&connection.read()?);
-        return Ok(SharedMemory::open(&ticket).map_err(|error| {
-            format!("the memory of the peer's end cannot be reached: {error}; run both as one user, or take --over tcp")
-        })?);
+        let cable = SharedMemory::connect(&Ticket::parse(&connection.read()?));
+        let [is_taken] = connection.ask(&[cable.is_ok().into()])?;
+        return Ok(match cable {
+            Ok(_) if is_taken == 0 => Err("the peer has not taken it".to_owned()),
+            cable => cable.map_err(|error| error.to_string()),
+        });
     }
-    let cable = SharedMemory::create().map_err(|error| format!("no memory to share with the peer: {error}"))?;
-    connection.write(&cable.ticket().encode())?;
+    let listener = SharedMemoryListener::new();
+    // Nobody listens at 0.
+    let ticket = listener.as_ref().map_or(Ticket::parse(&[0; Ticket::LEN]), SharedMemoryListener::ticket);
+    connection.write(&ticket.encode())?;
+    let [has_come] = connection.read()?;
+    let cable = match listener {
+        Ok(_) if has_come == 0 => Err("the peer has not reached it".to_owned()),
+        Ok(listener) => listener.accept().map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    connection.write(&[cable.is_ok().into()])?;
     Ok(cable)
 }
 

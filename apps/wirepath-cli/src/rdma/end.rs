@@ -1,11 +1,12 @@
 //! One end: a port with a RoCE device, a queue pair, and memory that the peer may reach.
 
 use std::error::Error;
+use std::fmt;
 use std::net::Ipv4Addr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ::rdma::cable::Carrier;
+use ::rdma::cable::{ACK_TIMEOUT, Carrier};
 use ::rdma::cm::{CmConfig, Manager};
 use ::rdma::port::{PathError, PathState, RoceNode, config_of, first_psn, subscription};
 use ::rdma::roce::{
@@ -22,6 +23,7 @@ use wirepath::worker::StopFlag;
 use super::carried::{Carried, cable_path};
 use super::exchange::Connection;
 use super::over::Choice;
+use super::pattern::Mark;
 use super::{EndOptions, Service};
 
 /// READs and atomic operations at once, in each direction: as many as the device has.
@@ -48,6 +50,7 @@ pub(super) struct End {
     carried: Carried,
     carrier: Carrier,
     why: String,
+    is_asked_for: bool,
     /// Why a cable carries nothing more.
     gone: Option<String>,
     via: String,
@@ -89,7 +92,7 @@ impl End {
         choice: Choice,
         stop: &StopFlag,
     ) -> Result<Self, Box<dyn Error>> {
-        let (psn, traffic_class) = (first_psn(), options.traffic_class);
+        let (psn, traffic_class, is_asked_for) = (first_psn(), options.traffic_class, choice.is_asked_for);
         let Opened { mut carried, carrier, why, via, mtu } = open_carrier(options, choice, psn, stop)?;
         if service == Service::Ud && options.size > mtu.bytes() {
             return Err(format!("a datagram is one packet, of up to {mtu} bytes on this link: choose --size").into());
@@ -121,6 +124,7 @@ impl End {
             carried,
             carrier,
             why,
+            is_asked_for,
             gone: None,
             via,
             service,
@@ -170,6 +174,7 @@ impl End {
     /// Leads the queue pair to RTS.
     pub(super) fn connect(&mut self, peer: &PeerQp, path: Path) -> Result<(), Box<dyn Error>> {
         self.mtu = self.mtu.min(peer.mtu);
+        let timeout = if self.carried.is_cabled() { ACK_TIMEOUT } else { TIMEOUT };
         let (is_connected, is_reliable) = (!self.is_datagram(), self.service.transport() == Transport::Rc);
         let rtr = QpAttributes {
             path: is_connected.then_some(path),
@@ -185,7 +190,7 @@ impl End {
             max_rd_atomic: is_reliable.then_some(peer.rd_atomics.min(RD_ATOMICS)),
             retry_cnt: is_reliable.then_some(RETRIES),
             rnr_retry: is_reliable.then_some(RETRIES),
-            timeout: is_reliable.then_some(TIMEOUT),
+            timeout: is_reliable.then_some(timeout),
             ..QpAttributes::to(QpState::Rts)
         };
         let (qp, pd) = (self.qp, self.pd);
@@ -195,13 +200,63 @@ impl End {
         }
         self.device().modify_qp(qp, &rtr)?;
         self.device().modify_qp(qp, &rts)?;
+        Ok(())
+    }
+
+    /// What a client must choose instead, when it knows by the mark of its peer's address who and
+    /// what the peer has; `None` where the peer has the same.
+    ///
+    /// # Errors
+    /// There is nothing that both have.
+    pub(super) fn instead(&self, mark: Option<Mark>) -> Result<Option<Choice>, String> {
+        let Self { carrier, why, .. } = self;
+        match mark {
+            None if self.carried.is_cabled() => Err(format!(
+                "the peer is another program, which speaks RoCE alone, and here {carrier} was chosen, because {why}: \
+                 name the port by --via, and run as root"
+            )),
+            Some(mark) if mark.carrier != *carrier && self.is_asked_for => Err(format!(
+                "the peer has {}, and here {carrier} was chosen, because {why}: leave that out, or look why the peer \
+                 has it not",
+                mark.carrier
+            )),
+            Some(mark) if mark.carrier != *carrier => Ok(Some(Choice::of_peer(mark.carrier))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Plugs in the cable to the peer, who does so too, and says what carries the queue pair now; a
+    /// port needs no cable.
+    pub(super) fn join(&mut self, connection: &mut Connection) -> Result<(), Box<dyn Error>> {
+        if self.carrier == Carrier::SharedMemory
+            && let Err(error) = self.carried.share_memory(connection)?
+        {
+            if self.is_asked_for {
+                let what = "no memory is shared with the peer";
+                return Err(format!("{what}: {error}; run both on one host as one user, or take --over tcp").into());
+            }
+            (self.carrier, self.why) = (Carrier::FramedTcp, format!("{}, but no memory is shared: {error}", self.why));
+        }
+        if self.carrier == Carrier::FramedTcp {
+            self.carried.frame_in_tcp(connection).map_err(|error| format!("{}: {error}", self.why))?;
+        }
         eprintln!("wirepath: queue pair {:#x}: {}, because {}", self.qpn().get(), self.carrier, self.why);
         Ok(())
     }
 
-    /// Plugs in the cable to the peer, who does so too; a port needs none.
-    pub(super) fn join(&mut self, connection: &mut Connection) -> Result<(), Box<dyn Error>> {
-        self.carried.join(self.carrier, connection)
+    /// True at the end of a cable.
+    pub(super) fn is_cabled(&self) -> bool {
+        self.carried.is_cabled()
+    }
+
+    /// Why a client goes whom its server has told that it has another carrier.
+    pub(super) fn refused(&self, error: &dyn fmt::Display) -> String {
+        format!("{error}: it wants another way than {}, which is here because {}", self.carrier, self.why)
+    }
+
+    /// Why the cable carries nothing more, if it is so.
+    pub(super) fn gone(&self) -> Option<&str> {
+        self.gone.as_deref()
     }
 
     /// What carries the packets.
@@ -310,7 +365,10 @@ impl End {
         match self.carried.turn() {
             Ok(0) => thread::yield_now(),
             Ok(_) => (),
-            Err(error) => self.gone = Some(error.to_string()),
+            Err(error) => {
+                self.gone = Some(error.to_string());
+                thread::yield_now();
+            }
         }
     }
 
@@ -432,7 +490,7 @@ struct Opened {
 /// opened.
 fn open_carrier(
     options: &EndOptions,
-    Choice { carrier, why }: Choice,
+    Choice { carrier, why, .. }: Choice,
     psn: Psn,
     stop: &StopFlag,
 ) -> Result<Opened, Box<dyn Error>> {

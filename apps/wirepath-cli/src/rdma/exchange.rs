@@ -16,7 +16,7 @@ const LOOK_SPAN: Duration = Duration::from_millis(50);
 /// Between two looks for a client.
 const ACCEPT_SPAN: Duration = Duration::from_millis(5);
 /// How long the ends of a connection wait for each other behind the last message.
-const FAREWELL_MAX: Duration = Duration::from_secs(2);
+pub(super) const FAREWELL_MAX: Duration = Duration::from_secs(2);
 
 /// A connection to the peer.
 pub(super) struct Connection {
@@ -85,10 +85,21 @@ impl Connection {
         }
     }
 
+    /// The peer's address.
+    pub(super) fn peer(&self) -> Result<Ipv4Addr, String> {
+        match self.stream.peer_addr().map(|address| address.ip()) {
+            Ok(IpAddr::V4(address)) => Ok(address),
+            _ => Err("the peer has come by another protocol than IPv4".to_owned()),
+        }
+    }
+
     /// A second connection between the same ends, which the client makes within `patience`.
     pub(super) fn second(&self, patience: Duration) -> Result<TcpStream, Box<dyn Error>> {
         let (peer, begun) = (self.stream.peer_addr()?, Instant::now());
-        let Some(listener) = &self.listener else { return Ok(TcpStream::connect_timeout(&peer, patience)?) };
+        let Some(listener) = &self.listener else {
+            let failed = |error| format!("{peer}: {error}: no second connection, for the frames");
+            return Ok(TcpStream::connect_timeout(&peer, patience).map_err(failed)?);
+        };
         while begun.elapsed() < patience && !self.stop.is_stopping() {
             match listener.accept() {
                 Ok((stream, from)) if from.ip() == peer.ip() => return Ok(stream),

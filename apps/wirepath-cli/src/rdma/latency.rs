@@ -13,14 +13,15 @@ use std::time::{Duration, Instant};
 
 use ::rdma::exchange::DONE;
 use ::rdma::exchange::perftest::PerftestAddress;
-use ::rdma::roce::{Path, Remote, SendOperation};
+use ::rdma::roce::{Mtu, Path, Remote, SendOperation};
 use hdrhistogram::Histogram;
 use wirepath::worker::StopFlag;
 
-use super::end::{End, PeerQp, RECEIVES};
+use super::end::{End, RECEIVES};
 use super::exchange::Connection;
 use super::over::Choice;
 use super::pattern::{Pattern, mark, marked, verified};
+use super::serve::agree;
 use super::{EndOptions, Operation, Service, pingpong, transfer};
 
 /// Times that both ends wait for each other by addresses, once they know each other.
@@ -57,11 +58,21 @@ impl Turns {
 
 /// Plays as the client.
 pub(super) fn ask(turns: Turns, peer: Ipv4Addr, options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
-    let mut game = Game::open(turns, options, Choice::of_client(options, peer), stop)?;
-    let path = game.end.path(peer)?;
+    let open = |choice| -> Result<_, Box<dyn Error>> {
+        let mut game = Game::open(turns, options, choice, stop)?;
+        let path = game.end.path(peer)?;
+        let ours = PerftestAddress { srqn: mark(turns as u8, game.end.carrier()).into(), ..game.address(&path) };
+        Ok((game, path, ours))
+    };
+    let (mut game, mut path, mut ours) = open(Choice::of_client(options, peer))?;
     let mut connection = Connection::connect(peer, options.exchange_port(), stop)?;
-    let ours = PerftestAddress { srqn: mark(turns as u8, game.end.carrier()).into(), ..game.address(&path) };
-    let theirs = transfer::greet(&mut game.end, &mut connection, &ours, path)?;
+    let mtu = transfer::greet(&mut connection, game.end.mtu())?;
+    let mut theirs = PerftestAddress::parse(&connection.ask(&ours.encode())?)?;
+    if let Some(choice) = game.end.instead(marked(theirs.srqn))? {
+        (game, path, ours) = open(choice)?;
+        theirs = PerftestAddress::parse(&connection.ask(&ours.encode())?)?;
+    }
+    game.end.connect(&transfer::peer_qp(&theirs, mtu)?, path)?;
     game.end.join(&mut connection)?;
     let ours = ours.encode();
     for _ in 0..MEETINGS {
@@ -82,14 +93,16 @@ pub(super) fn ask(turns: Turns, peer: Ipv4Addr, options: &EndOptions, stop: &Sto
 pub(super) fn serve(
     turns: Turns,
     mut connection: Connection,
-    (theirs, peer): (&PerftestAddress, &PeerQp),
+    (theirs, mtu): (PerftestAddress, Mtu),
     options: &EndOptions,
     choice: Choice,
     stop: &StopFlag,
 ) -> Result<(), Box<dyn Error>> {
     let mut game = Game::open(turns, options, choice, stop)?;
+    let theirs = agree(&game.end, theirs, &mut connection)?;
+    let peer = transfer::peer_qp(&theirs, mtu)?;
     let path = game.end.path(peer.address)?;
-    game.end.connect(peer, path)?;
+    game.end.connect(&peer, path)?;
     let ours = PerftestAddress { srqn: mark(0, game.end.carrier()).into(), ..game.address(&path) }.encode();
     connection.write(&ours)?;
     game.end.join(&mut connection)?;
@@ -97,7 +110,7 @@ pub(super) fn serve(
         connection.read::<{ PerftestAddress::LEN }>()?;
         connection.write(&ours)?;
     }
-    game.play(theirs)?;
+    game.play(&theirs)?;
     match turns {
         Turns::Send => turn_while(&mut game.end, move || {
             connection.read::<{ PerftestAddress::LEN }>()?;

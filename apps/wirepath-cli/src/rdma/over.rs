@@ -1,5 +1,6 @@
-//! Which of the ways to the peer carries the packets, and why. The client chooses; the server does
-//! as the client's address says, because it is known to a client alone where the server is.
+//! Which of the ways to the peer carries the packets, and why. The client chooses, because it is
+//! known to a client alone where the server is. Where an end has not the chosen way, and neither
+//! has asked for it by name, frames go over TCP.
 
 use std::net::Ipv4Addr;
 
@@ -29,6 +30,8 @@ pub(super) struct Choice {
     /// `None` where it depends on whether a port can be opened.
     pub(super) carrier: Option<Carrier>,
     pub(super) why: String,
+    /// The user has asked for it by name: no other will do.
+    pub(super) is_asked_for: bool,
 }
 
 impl Over {
@@ -46,7 +49,8 @@ impl Over {
 impl Choice {
     /// Over a port, whatever there is beside it.
     pub(super) fn port() -> Self {
-        Self { carrier: Some(Carrier::RoceV2), why: "connections by RDMA_CM are those of a port".to_owned() }
+        let why = "connections by RDMA_CM are those of a port".to_owned();
+        Self { carrier: Some(Carrier::RoceV2), why, is_asked_for: true }
     }
 
     /// That of a client.
@@ -59,7 +63,13 @@ impl Choice {
             }
             (None, None) => (None, format!("{peer} is another host")),
         };
-        Self { carrier, why }
+        let is_asked_for = options.over != Over::Auto || options.via.is_some();
+        Self { carrier, why, is_asked_for }
+    }
+
+    /// That of a client whose server has not what it chose.
+    pub(super) fn of_peer(carrier: Carrier) -> Self {
+        Self { carrier: Some(carrier), why: "the peer opened no port".to_owned(), is_asked_for: false }
     }
 
     /// That of a server: the client's, which another program has none of. Its options have the port
@@ -76,9 +86,19 @@ impl Choice {
         let why =
             if client.is_some() { "the peer asks for it" } else { "the peer's program speaks nothing else" }.to_owned();
         let mut options = options.clone();
-        if carrier == Carrier::RoceV2 && options.via.is_none() {
-            options.via = Some(via::with(connection.local()?)?);
+        let is_asked_for = client.is_none() || options.over != Over::Auto || options.via.is_some();
+        let choice = Self { carrier: Some(carrier), why, is_asked_for };
+        if carrier != Carrier::RoceV2 {
+            return Ok((choice, options));
         }
-        Ok((Self { carrier: Some(carrier), why }, options))
+        match options.via.clone().map_or_else(|| via::with(connection.local()?), Ok) {
+            Ok(via) => options.via = Some(via),
+            Err(why) if !is_asked_for => {
+                return Ok((Self { carrier: Some(Carrier::FramedTcp), why, is_asked_for }, options));
+            }
+            Err(why) => return Err(why),
+        }
+        // Without a port of that name, TCP.
+        Ok((Self { carrier: choice.carrier.filter(|_| is_asked_for), ..choice }, options))
     }
 }

@@ -11,6 +11,7 @@ use ::rdma::exchange::{DONE, gid};
 use ::rdma::roce::{CompletionKind, GRH_LEN, Mtu, Path, SendOperation};
 use wirepath::worker::StopFlag;
 
+use super::carried::cable_path;
 use super::end::{End, PeerQp, RD_ATOMICS, RECEIVES};
 use super::exchange::Connection;
 use super::latency::HalfTrips;
@@ -75,11 +76,17 @@ impl Game<'_> {
     /// Connects as the client; says too whether the peer is one of ours.
     fn ask(&self, peer: Ipv4Addr) -> Result<(End, Connection, bool), Box<dyn Error>> {
         let mut end = self.open(self.options, Choice::of_client(self.options, peer))?;
-        let path = end.path(peer)?;
+        let mut path = end.path(peer)?;
         let mut connection = Connection::connect(peer, self.options.exchange_port(), self.stop)?;
         tell(&mut connection, &address(&end, &path), self.service)?;
-        let theirs = hear(&mut connection, self.service)?;
+        let mut theirs = hear(&mut connection, self.service)?;
         let is_ours = marked(theirs.lid.into()).is_some();
+        if let Some(choice) = end.instead(marked(theirs.lid.into()))? {
+            end = self.open(self.options, choice)?;
+            path = end.path(peer)?;
+            tell(&mut connection, &address(&end, &path), self.service)?;
+            theirs = hear(&mut connection, self.service)?;
+        }
         connect(&mut end, &theirs, path, self.options.mtu.is_some())?;
         end.join(&mut connection)?;
         connection.write(&DONE)?;
@@ -89,10 +96,15 @@ impl Game<'_> {
     /// The same as the server.
     fn serve(&self) -> Result<(End, Connection, bool), Box<dyn Error>> {
         let mut connection = Connection::accept(self.options.exchange_port(), self.stop)?;
-        let theirs = hear(&mut connection, self.service)?;
+        let mut theirs = hear(&mut connection, self.service)?;
         let marked = marked(theirs.lid.into());
         let (choice, options) = Choice::of_server(self.options, marked.map(|mark| mark.carrier), &connection)?;
         let mut end = self.open(&options, choice)?;
+        if marked.is_some_and(|mark| mark.carrier != end.carrier()) {
+            // The client opens another end, which has another address.
+            tell(&mut connection, &address(&end, &cable_path()), self.service)?;
+            theirs = hear(&mut connection, self.service).map_err(|error| end.refused(&error))?;
+        }
         let peer = theirs.gid.to_ipv4_mapped().ok_or("the peer's GID is no IPv4 address: give it another index")?;
         let path = end.path(peer)?;
         connect(&mut end, &theirs, path, self.options.mtu.is_some())?;
@@ -133,7 +145,7 @@ const fn addresses(service: Service) -> usize {
 fn connect(end: &mut End, theirs: &PingpongAddress, path: Path, is_named: bool) -> Result<(), Box<dyn Error>> {
     let address = theirs.gid.to_ipv4_mapped().ok_or("the peer's GID is no IPv4 address: give it another index")?;
     // The exchange names no MTU: ibv_rc_pingpong takes 1024 by default.
-    let mtu = if end.is_datagram() || is_named { end.mtu() } else { end.mtu().min(Mtu::B1024) };
+    let mtu = if end.is_datagram() || end.is_cabled() || is_named { end.mtu() } else { end.mtu().min(Mtu::B1024) };
     end.connect(&PeerQp { qpn: theirs.qpn, psn: theirs.psn, address, mtu, rd_atomics: RD_ATOMICS }, path)
 }
 

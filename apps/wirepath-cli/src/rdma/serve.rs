@@ -12,8 +12,9 @@ use ::rdma::port::mtu_of;
 use ::rdma::roce::{CompletionKind, Mtu};
 use wirepath::worker::StopFlag;
 
+use super::carried::cable_path;
 use super::end::{End, RECEIVES};
-use super::exchange::Connection;
+use super::exchange::{Connection, FAREWELL_MAX};
 use super::latency::{self, Turns};
 use super::over::Choice;
 use super::pattern::{OFFERED, Pattern, mark, marked, verified};
@@ -31,16 +32,18 @@ pub(super) fn run(
     let mut connection = Connection::accept(options.exchange_port(), stop)?;
     let mtu = mtu_to_offer(options, &connection)?;
     let (theirs, their_mtu) = greet(&mut connection, mtu)?;
-    let (peer, marked) = (peer_qp(&theirs, their_mtu.min(mtu))?, marked(theirs.srqn));
+    let marked = marked(theirs.srqn);
     let (choice, options) = Choice::of_server(options, marked.map(|mark| mark.carrier), &connection)?;
     let turns = match marked {
         Some(mark) => Turns::of_mark(mark.what),
         None => Turns::of(operation).filter(|_| *is_latency),
     };
     if let Some(turns) = turns {
-        return latency::serve(turns, connection, (&theirs, &peer), &options, choice, stop);
+        return latency::serve(turns, connection, (theirs, their_mtu.min(mtu)), &options, choice, stop);
     }
     let mut end = End::open(&options, Service::Rc, (receives.end() as u32, 1), choice, stop)?;
+    let theirs = agree(&end, theirs, &mut connection)?;
+    let peer = peer_qp(&theirs, their_mtu.min(mtu))?;
     Pattern::named(OFFERED).fill(end.memory(), 0, receives.offered);
     for number in 0..receives.count {
         end.post_recv(receives.at(number), options.size)?;
@@ -82,9 +85,26 @@ fn mtu_to_offer(options: &EndOptions, connection: &Connection) -> Result<Mtu, St
     let local = connection.local()?;
     let link = match &options.via {
         Some(via) => mtu_of(via)?,
+        // No link is between two ends on one host.
+        None if via::is_local(connection.peer()?) => Mtu::B4096,
         None => via::with(local).and_then(|via| mtu_of(&via)).unwrap_or(Mtu::B4096),
     };
     options.mtu_on(link)
+}
+
+/// The client's address; where this end has not what the client chose, the client opens another,
+/// which has another address.
+pub(super) fn agree(
+    end: &End,
+    theirs: PerftestAddress,
+    connection: &mut Connection,
+) -> Result<PerftestAddress, Box<dyn Error>> {
+    if marked(theirs.srqn).is_none_or(|mark| mark.carrier == end.carrier()) {
+        return Ok(theirs);
+    }
+    let refusal = PerftestAddress { srqn: mark(0, end.carrier()).into(), ..address(end, &cable_path()) };
+    let again = connection.ask(&refusal.encode()).map_err(|error| end.refused(&error))?;
+    Ok(PerftestAddress::parse(&again)?)
 }
 
 /// The steps up to the peer's address, which is not answered yet.
@@ -174,6 +194,11 @@ fn serve(
                 end.post_recv(at, options.size)?;
                 received += 1;
             }
+        }
+        if let Some(why) = end.gone() {
+            // A client that is done leaves too.
+            let answered = ended.recv_timeout(FAREWELL_MAX).map_err(|_| why.to_owned())?;
+            return answered.map(|()| (received, bytes)).map_err(Into::into);
         }
         match ended.try_recv() {
             Ok(answered) => return answered.map(|()| (received, bytes)).map_err(Into::into),

@@ -32,20 +32,22 @@ pub(super) fn run(
     if let Some(turns) = Turns::of(operation).filter(|_| *is_latency) {
         return latency::ask(turns, peer, options, stop);
     }
-    // A slot for each message in a row that has bytes of its own.
-    let (len, slots) = (options.size as usize, messages(options.size as usize));
-    let choice = Choice::of_client(options, peer);
-    let mut end = End::open(options, Service::Rc, ((slots * len) as u32, options.depth), choice, stop)?;
-    for slot in 0..slots {
-        let (message, is_written) =
-            (Pattern::of(slot as u64, len), matches!(operation, Operation::Send | Operation::Write));
-        if is_written { message.fill(end.memory(), slot * len, len) } else { READ.spoil(end.memory(), slot * len, len) }
-    }
-    let path = end.path(peer)?;
+    let open = |choice| -> Result<_, Box<dyn Error>> {
+        let mut end = open(operation, options, choice, stop)?;
+        let path = end.path(peer)?;
+        let ours = PerftestAddress { srqn: mark(operation as u8, end.carrier()).into(), ..address(&end, &path) };
+        Ok((end, path, ours))
+    };
+    let (mut end, mut path, mut ours) = open(Choice::of_client(options, peer))?;
     let mut connection = Connection::connect(peer, options.exchange_port(), stop)?;
-    let ours = PerftestAddress { srqn: mark(operation as u8, end.carrier()).into(), ..address(&end, &path) };
-    let theirs = greet(&mut end, &mut connection, &ours, path)?;
+    let mtu = greet(&mut connection, end.mtu())?;
+    let mut theirs = PerftestAddress::parse(&connection.ask(&ours.encode())?)?;
     let is_ours = marked(theirs.srqn).is_some();
+    if let Some(choice) = end.instead(marked(theirs.srqn))? {
+        (end, path, ours) = open(choice)?;
+        theirs = PerftestAddress::parse(&connection.ask(&ours.encode())?)?;
+    }
+    end.connect(&peer_qp(&theirs, mtu)?, path)?;
     end.join(&mut connection)?;
     // Both wait for each other before the first request; perftest's tools of SEND once more, until
     // the receives are posted, and they tell no figures, as those of latency do not.
@@ -65,6 +67,18 @@ pub(super) fn run(
     connection.ask(&DONE)?;
     measured.verified = measured.verified.filter(|_| is_ours || operation == Operation::Atomic);
     report(&end, operation, options, &measured)
+}
+
+/// An end with a slot of memory for each message in a row that has bytes of its own.
+fn open(operation: Operation, options: &EndOptions, choice: Choice, stop: &StopFlag) -> Result<End, Box<dyn Error>> {
+    let (len, slots) = (options.size as usize, messages(options.size as usize));
+    let end = End::open(options, Service::Rc, ((slots * len) as u32, options.depth), choice, stop)?;
+    for slot in 0..slots {
+        let (message, is_written) =
+            (Pattern::of(slot as u64, len), matches!(operation, Operation::Send | Operation::Write));
+        if is_written { message.fill(end.memory(), slot * len, len) } else { READ.spoil(end.memory(), slot * len, len) }
+    }
+    Ok(end)
 }
 
 /// What the memory of a peer of ours has.
@@ -94,20 +108,12 @@ pub(super) fn address(end: &End, path: &Path) -> PerftestAddress {
     }
 }
 
-/// The steps up to the addresses, and the connection of the queue pair.
-pub(super) fn greet(
-    end: &mut End,
-    connection: &mut Connection,
-    ours: &PerftestAddress,
-    path: Path,
-) -> Result<PerftestAddress, Box<dyn Error>> {
+/// The steps up to the addresses; the peer's MTU.
+pub(super) fn greet(connection: &mut Connection, ours: Mtu) -> Result<Mtu, Box<dyn Error>> {
     connection.ask(&perftest::VERSION)?;
     connection.ask(&perftest::CYCLE_BUFFER.to_be_bytes())?;
     connection.ask(&perftest::CACHE_LINE.to_be_bytes())?;
-    let mtu = mtu_of_text(connection.ask(&mtu_text(end.mtu()))?)?;
-    let theirs = PerftestAddress::parse(&connection.ask(&ours.encode())?)?;
-    end.connect(&peer_qp(&theirs, mtu)?, path)?;
-    Ok(theirs)
+    mtu_of_text(connection.ask(&mtu_text(ours))?)
 }
 
 /// What a peer's text says about its queue pair.

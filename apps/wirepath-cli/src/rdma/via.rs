@@ -34,9 +34,10 @@ pub(super) fn with(address: Ipv4Addr) -> Result<String, String> {
     Ok(found.ok_or_else(|| format!("no interface has {address}; {CHOOSE}"))?.name)
 }
 
-/// Whether this host has the address.
+/// Whether this host has the address: all of 127/8, and secondary addresses, from which the kernel
+/// does not send to themselves.
 pub(super) fn is_local(address: Ipv4Addr) -> bool {
-    source(address).is_ok_and(|source| source == address)
+    address.is_loopback() || source(address).is_ok_and(|source| source == address) || with(address).is_ok()
 }
 
 /// The address of ours from which the kernel sends to `peer`. Nothing is sent: a datagram socket

@@ -1,5 +1,9 @@
 //! Both ends are ours, and what carries their packets is chosen: by themselves, or by `--over`.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::Duration;
+
 use wirepath_tests::live::{FAR, NEAR, THEIRS, Wire};
 use wirepath_tests::netns::Namespace;
 
@@ -42,6 +46,7 @@ fn ends_on_one_host_share_memory_without_a_privilege() {
         let server = format!("{verb} --serve {options}");
         let said = play(both, launchers, &server, &format!("{verb} 127.0.0.1 {options}"), "shared memory, because");
         assert!(said.contains("127.0.0.1 is an address of this host") && said.contains(verified), "{said}");
+        assert!(said.contains("MTU 4096"), "no link is in the way: {said}");
     }
 }
 
@@ -80,4 +85,74 @@ fn ends_that_want_different_carriers_are_told_so() {
     let said = String::from_utf8_lossy(&server.stderr).into_owned();
     assert_eq!((client.status.code(), server.status.code()), (Some(1), Some(1)), "{said}");
     assert!(said.contains("the peer wants frames over TCP, and --over says RoCEv2 in software"), "{said}");
+}
+
+#[test]
+fn secondary_address_and_all_of_127_are_of_this_host() {
+    let Some(wire) = Wire::new("secondary_address_and_all_of_127_are_of_this_host") else { return };
+    for address in ["10.9.0.1/24", "10.9.0.3/24"] {
+        wire.near.ip(&["addr", "add", address, "dev", NEAR]).unwrap();
+    }
+    for address in ["10.9.0.3", "127.0.0.2"] {
+        let client = format!("write {address} --count 5");
+        play([&wire.near; 2], [&[], &[]], "write --serve", &client, "shared memory, because");
+    }
+}
+
+/// Of another user than root, without capabilities.
+const USER: [&str; 8] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps", "-all"];
+
+#[test]
+fn frames_go_over_tcp_where_the_ends_on_a_host_are_of_two_users() {
+    let test = "frames_go_over_tcp_where_the_ends_on_a_host_are_of_two_users";
+    let Ok(host) = Namespace::new() else { return println!("SKIPPED {test}: run as root") };
+    for verb in ["write", "pingpong"] {
+        let (server, client) = (format!("{verb} --serve --count 5"), format!("{verb} 127.0.0.1 --count 5"));
+        let said = play([&host; 2], [&[], &USER], &server, &client, "frames over TCP, because");
+        assert!(said.contains("the other end is of another user"), "{said}");
+    }
+}
+
+#[test]
+fn frames_go_over_tcp_where_the_server_can_open_no_port() {
+    let test = "frames_go_over_tcp_where_the_server_can_open_no_port";
+    let Some(wire) = Wire::new(test) else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    for verb in ["write", "pingpong"] {
+        let (server, client) = (format!("{verb} --serve --count 5"), format!("{verb} {THEIRS} --count 5"));
+        let both = [&wire.far, &wire.near];
+        let said = play(both, [&UNPRIVILEGED, &[]], &server, &client, "frames over TCP, because");
+        assert!(said.contains("the peer opened no port") && said.contains("was not opened: "), "{said}");
+    }
+}
+
+#[test]
+fn way_that_was_asked_for_by_name_is_not_replaced() {
+    let Some(wire) = Wire::new("way_that_was_asked_for_by_name_is_not_replaced") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    let server = start_under(&wire.far, &UNPRIVILEGED, "write --serve");
+    wait_for_listener(&wire.far);
+    let client = start(&wire.near, &format!("write {THEIRS} --via {NEAR}")).wait_with_output().unwrap();
+    let (client_said, server) = (String::from_utf8_lossy(&client.stderr), server.wait_with_output().unwrap());
+    assert_eq!((client.status.code(), server.status.code()), (Some(1), Some(1)), "{client_said}");
+    assert!(client_said.contains("the peer has frames over TCP, and here RoCEv2 in software was chosen"));
+}
+
+/// The peer plays the server of ibv_rc_pingpong, whose address has no mark of wirepath.
+#[test]
+fn client_that_chose_a_cable_is_told_that_its_peer_is_another_program() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut tool = std::process::Command::new(env!("CARGO_BIN_EXE_wirepath"));
+    let client = tool.args(["rdma", "pingpong", "127.0.0.1", "--port", &port.to_string()]);
+    let client = client.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.read_exact(&mut [0; 52]).unwrap();
+    stream.write_all(b"0000:000011:000000:00000000000000000000ffff7f000001\0").unwrap();
+    // Nothing more comes: no ticket is waited for.
+    assert_eq!(stream.read(&mut [0; 64]).unwrap(), 0);
+    let output = client.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("the peer is another program, which speaks RoCE alone"), "{said}");
 }
