@@ -1,0 +1,53 @@
+//! Sends bytes of a file (`sendfile`).
+
+use core::ffi::c_int;
+use std::io::IoSlice;
+
+use super::send::send;
+use super::target;
+use crate::calls::Outcome::{self, Ours, Pass};
+use crate::engine;
+use crate::engine::table::FileId;
+use crate::sys;
+
+/// Sends bytes of a file, from its position or from an offset.
+pub(crate) fn send_file(file: FileId, from: c_int, offset: Option<i64>, count: usize) -> Outcome<usize> {
+    if target(&mut engine::enter(file), file).is_err() {
+        return Pass;
+    }
+    let mut block = vec![0; count.min(FILE_BLOCK)];
+    let mut sent = 0;
+    let at = match offset {
+        Some(offset) => Ok(offset),
+        None => sys::lseek(from, 0, libc::SEEK_CUR),
+    };
+    let start = match at {
+        Ok(start) => start,
+        Err(error) => return Ours(Err(error)),
+    };
+    let result = loop {
+        let want = (count - sent).min(block.len());
+        let read = match sys::pread(from, &mut block[..want], start + sent as i64) {
+            Ok(0) => break Ok(sent),
+            Ok(read) => read,
+            Err(error) => break Err(error),
+        };
+        match send(file, &[IoSlice::new(&block[..read])], None, 0) {
+            Ours(Ok(taken)) => {
+                sent += taken;
+                if taken < read || sent == count {
+                    break Ok(sent);
+                }
+            }
+            Ours(Err(error)) => break Err(error),
+            Pass => return Pass,
+        }
+    };
+    if offset.is_none() && sent > 0 {
+        let _ = sys::lseek(from, start + sent as i64, libc::SEEK_SET);
+    }
+    Ours(if sent > 0 { Ok(sent) } else { result })
+}
+
+/// Bytes of each read of the file.
+const FILE_BLOCK: usize = 64 << 10;

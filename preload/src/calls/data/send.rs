@@ -1,0 +1,273 @@
+//! Sends bytes of streams, and datagrams.
+
+use core::ffi::c_int;
+use core::net::SocketAddrV4;
+use std::io::IoSlice;
+
+use sockets::rules::{Role, Traffic};
+use sockets::{Errno, Kind, Ready, SendControl, SendFlags};
+
+use super::control::controls;
+use super::{Target, report_later, target};
+use crate::address::{self, Address};
+use crate::calls::Outcome::{self, Ours, Pass};
+use crate::calls::{self, Direction, epoll_twins, groups, offload};
+use crate::engine::file::{ANY, Owner};
+use crate::engine::table::FileId;
+use crate::engine::wait;
+use crate::engine::{self, Engine, WaitFor, thread};
+use crate::{config, sys};
+
+/// `send` and its family; the parts make one datagram, or follow each other in a stream.
+pub(crate) fn send(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags: c_int) -> Outcome<usize> {
+    send_controlled(file, parts, to, flags, &[])
+}
+
+/// `sendmsg` with control messages.
+pub(crate) fn send_controlled(
+    file: FileId,
+    parts: &[IoSlice<'_>],
+    to: Option<&[u8]>,
+    flags: c_int,
+    control: &[u8],
+) -> Outcome<usize> {
+    thread::test_cancel();
+    let mut engine = engine::enter(file);
+    let mut found = target(&mut engine, file);
+    let name = to;
+    let to = match to.map(address::parse) {
+        // A stream ignores the destination: it is connected.
+        _ if matches!(found, Ok(Target { kind: Kind::Stream, .. })) => None,
+        None | Some(Address::Unspecified) => None,
+        Some(Address::V4(to)) => Some(to),
+        Some(Address::Other) => return Pass,
+    };
+    if let (Err(_), Some(to)) = (&found, to) {
+        if let Err(error) = bind_to_send(&mut engine, file, to) {
+            return Ours(Err(error));
+        }
+        found = target(&mut engine, file);
+    }
+    let Ok(target) = found else { return Pass };
+    if flags & libc::MSG_OOB != 0 {
+        return Ours(Err(Errno::EOPNOTSUPP));
+    }
+    if let (Kind::Datagram, Some(to)) = (target.kind, to) {
+        let role = rule_of(&mut engine, &target, to);
+        if role == Some(Role::Refuse) {
+            return Ours(Err(Errno::EACCES));
+        }
+        let is_ours = role != Some(Role::Os) && calls::leaves_by_ours(&mut engine, file, target.id, to).unwrap_or(true);
+        if !is_ours {
+            return groups::send_by_twin(&mut engine, file, parts, to, flags).map_or(Pass, Ours);
+        }
+    }
+    let control = match control {
+        [] => None,
+        control => match controls(&mut engine, &target, control) {
+            Ok(Some(control)) => Some(control),
+            Ok(None) => return Pass,
+            Err(error) => {
+                drop(engine);
+                return send_what_is_not_there(file, name, flags, error);
+            }
+        },
+    };
+    if flags & libc::MSG_MORE != 0
+        && let Ok(socket) = engine.files.socket(file)
+    {
+        socket.has_appended = true;
+    }
+    let control = control.as_ref().filter(|control| !control.is_none());
+    engine.count_answer();
+    let first = send_once(&mut engine, &target, parts, (to, control), flags);
+    if first == Err(Errno::ENETUNREACH) && is_kernels_now(&mut engine, file, &target, to) {
+        return Pass;
+    }
+    drop(engine);
+    match target.kind {
+        Kind::Stream => send_all(file, &target, parts, flags, first),
+        Kind::Datagram => Ours(end_datagram(file, &target, parts, (to, control), flags, first)),
+    }
+}
+
+/// A send of memory that is not there: the state of the socket is reported first.
+pub(crate) fn send_what_is_not_there(file: FileId, to: Option<&[u8]>, flags: c_int, error: Errno) -> Outcome<usize> {
+    let kind = target(&mut engine::enter(file), file).map(|target| target.kind);
+    let state = match (kind, to) {
+        (Err(_), _) => return Pass,
+        (Ok(Kind::Stream), _) => send(file, &[], None, flags),
+        (Ok(Kind::Datagram), None) => match calls::name(file, true) {
+            Ours(name) => Ours(name.map(|_| 0).map_err(|_| Errno(libc::EDESTADDRREQ))),
+            Pass => Pass,
+        },
+        (Ok(Kind::Datagram), Some(_)) => Ours(Ok(0)),
+    };
+    match state {
+        Ours(Ok(_)) if kind == Ok(Kind::Datagram) => {
+            let mut engine = engine::enter(file);
+            let refused = target(&mut engine, file)
+                .and_then(|target| engine.call(|sockets, _| sockets.refuse_datagrams(target.id)));
+            Ours(Err(refused.err().unwrap_or(error)))
+        }
+        Ours(Ok(_)) => Ours(Err(error)),
+        state => state,
+    }
+}
+
+/// What the rules say of a datagram to this destination; `None` where they keep none to its port.
+fn rule_of(engine: &mut Engine, target: &Target, to: SocketAddrV4) -> Option<Role> {
+    let local = || engine.look(|sockets| sockets.local_addr(target.id)).unwrap_or(ANY);
+    config::get()?.role_of_sender(local, to)
+}
+
+/// Whether the kernel sends a datagram for which the worker has no route, because routes have just
+/// changed. The error stands where the datagram began with other calls, whose bytes the kernel does
+/// not have.
+#[cold]
+fn is_kernels_now(engine: &mut Engine, file: FileId, target: &Target, to: Option<SocketAddrV4>) -> bool {
+    let has_appended = engine.files.socket(file).is_ok_and(|socket| socket.has_appended);
+    let remote = to.or_else(|| engine.look(|sockets| sockets.peer_addr(target.id)).ok());
+    target.kind == Kind::Datagram
+        && !has_appended
+        && remote.is_some_and(|to| !to.ip().is_multicast() && !offload::still_goes_by_ours(engine, *to.ip()))
+}
+
+/// Binds a datagram socket that sends before it is bound, and offloads it if the destination is
+/// reached by our interface.
+fn bind_to_send(engine: &mut Engine, file: FileId, to: SocketAddrV4) -> Result<(), Errno> {
+    let twin = engine.files.twin(file)?;
+    let socket = engine.files.socket(file)?;
+    let family = socket.family;
+    if socket.kind != Kind::Datagram || socket.place != Owner::Undecided {
+        return Ok(());
+    }
+    let local = offload::name_of(twin).unwrap_or(ANY);
+    // The owner of a bound socket was decided by `bind`, or is by a group that it may yet join.
+    if local.port() != 0 && config::get().is_some_and(|config| config.gives_groups) {
+        return Ok(());
+    }
+    if local.port() != 0 || !offload::is_ours(engine, file, Traffic::UdpSender, local, Some(to))? {
+        epoll_twins::leave_to_kernel(engine, file);
+        return Ok(());
+    }
+    let (bytes, len) = address::format(ANY, family);
+    sys::bind(twin, &bytes[..len])?;
+    let local = offload::name_of(twin).ok_or(Errno::EADDRNOTAVAIL)?;
+    match offload::take(engine, file, Some(local), true) {
+        Err(error) if calls::has_lost_interface(engine, file, error) => Ok(()),
+        done => done.map(drop),
+    }
+}
+
+/// The destination of a send, and its control messages.
+type SendTo<'a> = (Option<SocketAddrV4>, Option<&'a SendControl>);
+
+fn send_once(
+    engine: &mut Engine,
+    target: &Target,
+    parts: &[IoSlice<'_>],
+    (to, control): SendTo<'_>,
+    flags: c_int,
+) -> Result<usize, Errno> {
+    let flags = send_flags(flags);
+    engine.call(|sockets, cx| match control {
+        None => sockets.send_parts(target.id, parts, to, flags, cx),
+        Some(control) => sockets.send_controlled(target.id, parts, to, flags, control, cx),
+    })
+}
+
+fn send_flags(flags: c_int) -> SendFlags {
+    SendFlags { more: flags & libc::MSG_MORE != 0, zerocopy: flags & libc::MSG_ZEROCOPY != 0, resumes: true }
+}
+
+/// Sends a datagram that found no room, once there is some; groups have their copy on this host. A
+/// call that gives up leaves nothing of a datagram of several calls, as on Linux.
+fn end_datagram(
+    file: FileId,
+    target: &Target,
+    parts: &[IoSlice<'_>],
+    towards: SendTo<'_>,
+    flags: c_int,
+    first: Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    let sent = match first {
+        Err(Errno::EAGAIN) => send_datagram(file, target, parts, towards, flags),
+        done => done,
+    };
+    if let Err(Errno::EAGAIN | Errno(libc::EINTR)) = sent {
+        let _ = engine::enter(file).call(|sockets, _| sockets.give_up_datagram(target.id));
+    }
+    let group = towards.0.or(target.peer_group).filter(|to| to.ip().is_multicast());
+    if let (Ok(_), Some(group)) = (&sent, group) {
+        groups::loop_back(&mut engine::enter(file), file, parts, group, flags);
+    }
+    sent
+}
+
+fn send_datagram(
+    file: FileId,
+    target: &Target,
+    parts: &[IoSlice<'_>],
+    towards: SendTo<'_>,
+    flags: c_int,
+) -> Result<usize, Errno> {
+    let mut blocking = calls::blocking(file, target.id, flags, Direction::Send)?;
+    wait::until(&mut blocking, file.room(), WaitFor::Socket(target.id, Ready::OUT), &[], |engine, _| {
+        send_once(engine, target, parts, towards, flags)
+    })
+}
+
+/// Sends what a first attempt has left of the bytes of a stream, if the call waits for that.
+fn send_all(
+    file: FileId,
+    target: &Target,
+    parts: &[IoSlice<'_>],
+    flags: c_int,
+    first: Result<usize, Errno>,
+) -> Outcome<usize> {
+    let sent = match first {
+        Ok(taken) if taken < parts.iter().map(|part| part.len()).sum() => send_rest(file, target, parts, flags, taken),
+        Err(Errno::EAGAIN) => send_rest(file, target, parts, flags, 0),
+        done => done,
+    };
+    if sent == Err(Errno::EPIPE) && flags & libc::MSG_NOSIGNAL == 0 {
+        sys::raise_sigpipe();
+    }
+    Ours(sent)
+}
+
+/// Sends the rest: a blocking call on a stream returns when all bytes are taken.
+fn send_rest(
+    file: FileId,
+    target: &Target,
+    parts: &[IoSlice<'_>],
+    flags: c_int,
+    mut sent: usize,
+) -> Result<usize, Errno> {
+    let mut blocking = calls::blocking(file, target.id, flags, Direction::Send)?;
+    let mut rest = parts.to_vec();
+    let mut rest = &mut rest[..];
+    IoSlice::advance_slices(&mut rest, sent);
+    while !rest.is_empty() {
+        if sent > 0 {
+            blocking.note_moved();
+        }
+        let step = wait::until(&mut blocking, file.room(), WaitFor::Socket(target.id, Ready::OUT), &[], |engine, _| {
+            send_once(engine, target, rest, (None, None), flags)
+        });
+        match step {
+            Ok(taken) => {
+                sent += taken;
+                IoSlice::advance_slices(&mut rest, taken);
+            }
+            Err(error) if sent > 0 => {
+                report_later(file, target, error);
+                let _ = engine::enter(file).call(|sockets, cx| sockets.end_send(target.id, send_flags(flags), cx));
+                return Ok(sent);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sent)
+}
