@@ -109,8 +109,8 @@ impl Clock for SystemClock {
 }
 
 /// The port, and the counters, which it needs as long as it lives.
-struct Live {
-    port: LivePort,
+struct Live<P> {
+    port: P,
     block: Arc<Block>,
     interface: String,
     /// Its flows among those of [`CLAIMED`].
@@ -126,7 +126,7 @@ type Claim = (u32, String, FlowSpec);
 /// passes frames on chooses one of the stacks.
 static CLAIMED: LazyLock<Mutex<HashSet<Claim>>> = LazyLock::new(Mutex::default);
 
-impl Live {
+impl<P: Steering> Live<P> {
     fn claim(&mut self, flow: &FlowSpec) -> Result<(), Errno> {
         if flow.is_group() || flow.source_port.is_some() || self.port.hands_over() {
             return Ok(());
@@ -138,7 +138,9 @@ impl Live {
         self.claims.insert(flow.clone());
         Ok(())
     }
+}
 
+impl<P> Live<P> {
     fn give_up(&mut self, flow: &FlowSpec) {
         if self.claims.remove(flow) {
             let claim = (process::id(), self.interface.clone(), flow.clone());
@@ -147,22 +149,23 @@ impl Live {
     }
 }
 
-impl Drop for Live {
+impl<P> Drop for Live<P> {
     fn drop(&mut self) {
         let claims: Vec<FlowSpec> = self.claims.iter().cloned().collect();
         claims.iter().for_each(|flow| self.give_up(flow));
     }
 }
 
-impl Steering for Live {
+impl<P: Steering> Steering for Live<P> {
     fn add_flow(&mut self, flow: FlowSpec) -> Result<(), Errno> {
         self.claim(&flow)?;
         Steering::add_flow(&mut self.port, flow.clone()).inspect_err(|_| self.give_up(&flow))
     }
 
+    /// Another stack may have the port once its rule is out.
     fn remove_flow(&mut self, flow: &FlowSpec) {
-        self.give_up(flow);
         Steering::remove_flow(&mut self.port, flow);
+        self.give_up(flow);
     }
 
     fn set_listening(&mut self, flow: &FlowSpec, listening: bool) {
@@ -186,7 +189,9 @@ impl Steering for Live {
     }
 
     fn take_lost_flows(&mut self) -> Vec<(FlowSpec, Errno)> {
-        Steering::take_lost_flows(&mut self.port)
+        let lost = Steering::take_lost_flows(&mut self.port);
+        lost.iter().for_each(|(flow, _)| self.give_up(flow));
+        lost
     }
 
     fn counters(&self) -> Option<Arc<Block>> {
@@ -200,5 +205,61 @@ fn sleep(how: Sleep) {
     match how.fd {
         Some(_) => sleep_on([how.fd, how.updates], timeout),
         None => thread::sleep(timeout.map_or(NAP, |timeout| timeout.min(NAP))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const INTERFACE: &str = "of these tests";
+
+    /// A port that takes each flow, and has taken these back.
+    #[derive(Default)]
+    struct Port(Vec<(FlowSpec, Errno)>);
+
+    impl Steering for Port {
+        fn add_flow(&mut self, _: FlowSpec) -> Result<(), Errno> {
+            Ok(())
+        }
+
+        fn remove_flow(&mut self, flow: &FlowSpec) {
+            let claim = (process::id(), INTERFACE.to_owned(), flow.clone());
+            assert!(CLAIMED.lock().unwrap().contains(&claim), "the rule goes before the claim");
+        }
+
+        fn take_lost_flows(&mut self) -> Vec<(FlowSpec, Errno)> {
+            core::mem::take(&mut self.0)
+        }
+    }
+
+    fn live() -> Live<Port> {
+        let (port, block) = (Port::default(), Arc::new(Block::heap()));
+        Live { port, block, interface: INTERFACE.to_owned(), claims: HashSet::new() }
+    }
+
+    fn flow(port: u16) -> FlowSpec {
+        FlowSpec::udp(Ipv4Addr::new(192, 0, 2, 1), port)
+    }
+
+    #[test]
+    fn port_of_a_stack_is_no_other_stacks_until_its_rule_is_out() {
+        let (mut one, mut other) = (live(), live());
+        assert_eq!((one.add_flow(flow(1)), other.add_flow(flow(1))), (Ok(()), Err(Errno::EADDRINUSE)));
+        one.remove_flow(&flow(1));
+        assert_eq!(other.add_flow(flow(1)), Ok(()));
+    }
+
+    #[test]
+    fn port_that_was_taken_back_may_be_had_again() {
+        let mut live = live();
+        live.add_flow(flow(2)).unwrap();
+        live.port.0.push((flow(2), Errno::EACCES));
+        assert_eq!(live.take_lost_flows(), [(flow(2), Errno::EACCES)]);
+        assert_eq!(live.add_flow(flow(2)), Ok(()));
     }
 }
