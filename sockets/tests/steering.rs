@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{at, errno, steered_wire};
 use sockets::net::{TcpListener, TcpStream, UdpSocket};
-use sockets::{Errno, Kind, Options, Steering};
+use sockets::{Errno, Kind, Options, Ready, Steering};
 use wirepath::proto::InterfaceId;
 use wirepath::time::Duration;
 use wirepath::worker::live::FlowSpec;
@@ -136,6 +136,28 @@ fn receiver_that_shares_a_port_with_another_program_has_its_groups_alone() {
     assert_eq!(wire.right.call(|sockets, _| sockets.has_groups_alone(id)), Ok(true));
     wire.right.call(|sockets, cx| sockets.close(id, cx)).unwrap();
     assert_eq!(port.0.standing(), []);
+}
+
+#[test]
+fn receiver_that_shares_a_port_with_another_program_and_has_no_group_reports_it() {
+    let wire = steered_wire(Taken::default());
+    let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 7);
+    let bound = || {
+        let id = wire.right.call(|sockets, _| sockets.socket(Kind::Datagram)).unwrap();
+        let shares = Options { reuse_address: true, ..wire.right.call(|sockets, _| sockets.options(id)).unwrap() };
+        wire.right.call(|sockets, cx| sockets.set_options(id, &shares, cx)).unwrap();
+        wire.right.call(|sockets, cx| sockets.bind(id, any, cx)).unwrap();
+        id
+    };
+    let receive = |id| wire.right.call(|sockets, _| sockets.recv_from(id, &mut [0; 8])).map(|(count, _)| count);
+    let is_ready = |id| !wire.right.call(|sockets, _| sockets.ready(id)).unwrap().among(Ready::ERR).is_none();
+    let id = bound();
+    assert!(is_ready(id), "who waits wakes");
+    assert_eq!((receive(id), receive(id)), (Err(Errno::EADDRINUSE), Err(Errno::EAGAIN)));
+    // One that joins a group receives that.
+    let id = bound();
+    wire.right.call(|sockets, cx| sockets.join(id, [239, 1, 1, 1].into(), InterfaceId::ANY, None, cx)).unwrap();
+    assert_eq!((is_ready(id), receive(id)), (false, Err(Errno::EAGAIN)));
 }
 
 #[test]

@@ -110,6 +110,9 @@ pub(crate) struct DatagramSocket {
     pub(crate) memberships: Vec<Membership>,
     /// Groups of other sockets whose datagrams this one receives as well.
     pub(crate) shared: Vec<Shared>,
+    /// It is bound to all addresses, and another program, or another queue of this one, has the
+    /// interface's at its port.
+    pub(crate) lacks_port: bool,
     pub(crate) is_read_shut: bool,
     pub(crate) is_write_shut: bool,
     flows: Vec<UdpFlow>,
@@ -141,6 +144,7 @@ impl DatagramSocket {
             source: None,
             memberships: Vec::new(),
             shared: Vec::new(),
+            lacks_port: false,
             is_read_shut: false,
             is_write_shut: false,
             flows: Vec::new(),

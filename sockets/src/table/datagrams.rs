@@ -167,10 +167,7 @@ impl Sockets {
     /// # Errors
     /// `EBADF`.
     pub fn has_groups_alone(&self, id: SocketId) -> Result<bool, Errno> {
-        let socket = self.get(id)?;
-        let is_bound = socket.local.ip().is_unspecified() && socket.local.port() != 0;
-        let is_datagrams = matches!(socket.state, State::Datagram(_));
-        Ok(is_datagrams && is_bound && socket.taken_back.is_none() && socket.flows.iter().all(FlowSpec::is_group))
+        Ok(matches!(&self.get(id)?.state, State::Datagram(datagrams) if datagrams.lacks_port))
     }
 
     /// Whether a datagram socket is bound and has no peer, and the program has neither sent on it
@@ -395,6 +392,7 @@ impl Sockets {
                 Some(before) => _ = join_port(id.consumer(), before, local.port(), cx),
                 None => _ = cx.sockets.leave(id.consumer(), membership.at(local.port())),
             })?;
+            self.forget_lack_of_port(id);
             if let Some(old) = old {
                 self.need_no_more(id, old);
             }
@@ -476,17 +474,43 @@ impl Sockets {
         }
         let shares = local.ip().is_unspecified() && (socket.options.reuse_address || socket.options.reuse_port);
         self.set_local(id, local);
-        match self.need(id, of_port, cx) {
+        let lacks_port = match self.need(id, of_port, cx) {
             // The interface's address at this port is another's. Both receive their groups, as the
             // receivers of a feed do on the kernel.
-            Err(Errno::EADDRINUSE) if shares => (),
-            done => done?,
-        }
+            Err(Errno::EADDRINUSE) if shares => true,
+            done => done.map(|()| false)?,
+        };
+        let has_groups = !of_groups.is_empty();
         self.need(id, of_groups, cx)?;
+        self.note_port(id, lacks_port, has_groups)?;
         if self.members > 0 {
             self.share_memberships(local.port(), cx);
         }
         Ok(())
+    }
+
+    /// Notes whether a socket lacks the interface's address at its port. One without groups either
+    /// would wait for ever: its next call that sends or receives reports it, unless it joins one
+    /// before.
+    fn note_port(&mut self, id: SocketId, lacks_port: bool, has_groups: bool) -> Result<(), Errno> {
+        let socket = self.find(id)?;
+        if lacks_port && !has_groups {
+            socket.error = Some(Errno::EADDRINUSE);
+        }
+        if let State::Datagram(datagrams) = &mut socket.state {
+            datagrams.lacks_port = lacks_port;
+        }
+        Ok(())
+    }
+
+    /// A socket has got a group.
+    fn forget_lack_of_port(&mut self, id: SocketId) {
+        if let Ok(Socket { state: State::Datagram(datagrams), error, .. }) = self.find(id)
+            && datagrams.lacks_port
+            && *error == Some(Errno::EADDRINUSE)
+        {
+            *error = None;
+        }
     }
 
     /// The local end of a datagram socket is another one now.
