@@ -2,7 +2,7 @@
 //! of the new program. So the sockets of a process whose `exec` fails stay as they are.
 //!
 //! ```text
-//!   the caller ──clone, waits──▶ referee ──clone, traces──▶ player: execveat
+//!   the caller ──clone, waits──▶ referee ──clone, traces──▶ player: execve
 //!              ◀─── verdict ────         ◀── stopped by it, and killed; or the error
 //! ```
 //!
@@ -21,7 +21,7 @@ use sockets::Errno;
 use crate::real::Words;
 use crate::sys;
 
-/// The arguments of `execveat`.
+/// The arguments of `execveat`, or with the working directory and no flags those of `execve`.
 #[derive(Clone, Copy)]
 pub(crate) struct Exec {
     pub(crate) folder: c_int,
@@ -36,8 +36,25 @@ pub(crate) struct Exec {
 pub(crate) enum Verdict {
     Succeeds,
     Fails(Errno),
-    /// The process may not trace, or is traced itself.
+    /// The process may not trace, is traced itself, or was refused the call as one that is traced.
     Unknown,
+}
+
+impl Verdict {
+    /// That of an error. Others than those of the file and of the arguments may be the rehearsal's
+    /// own: a security module (`ptrace prevents transition` of AppArmor) or a filter of system
+    /// calls refuses it, and not the program's call; or there is no room for it now.
+    fn of(error: Errno) -> Self {
+        match error.0 {
+            libc::ENOENT | libc::ENOTDIR | libc::EISDIR | libc::ENOEXEC | libc::ELIBBAD | libc::ETXTBSY => {
+                Self::Fails(error)
+            }
+            libc::ELOOP | libc::ENAMETOOLONG | libc::E2BIG | libc::EFAULT | libc::EBADF | libc::EINVAL => {
+                Self::Fails(error)
+            }
+            _ => Self::Unknown,
+        }
+    }
 }
 
 struct Rehearsal {
@@ -77,7 +94,7 @@ pub(crate) fn rehearse(exec: Exec) -> Verdict {
         _ if referee < 0 => Verdict::Unknown,
         SUCCEEDS => Verdict::Succeeds,
         UNKNOWN => Verdict::Unknown,
-        error => Verdict::Fails(Errno(error)),
+        error => Verdict::of(Errno(error)),
     }
 }
 
@@ -91,11 +108,12 @@ extern "C" fn referee(argument: *mut c_void) -> c_int {
     }
     let may_trace = sys::trace_exec(player);
     rehearsal.whistle.store(if may_trace { GO } else { END }, Ordering::Release);
-    if sys::wait(player) == Ok(sys::STOPPED_BY_EXEC) {
+    // One that has ended is reaped by this, and its number may be another process's already.
+    let Ok(status) = sys::wait(player) else { return 0 };
+    if status == sys::STOPPED_BY_EXEC {
         rehearsal.verdict.store(SUCCEEDS, Ordering::Release);
     }
-    // It has ended, unless it is stopped.
-    if sys::kill(player).is_ok() {
+    if libc::WIFSTOPPED(status) && sys::kill(player).is_ok() {
         let _ = sys::wait(player);
     }
     0
@@ -113,7 +131,23 @@ extern "C" fn player(argument: *mut c_void) -> c_int {
             _ => return 0,
         }
     }
-    let error = sys::execveat(exec.folder, exec.path, exec.words, exec.environment, exec.flags);
+    let error = match (exec.folder, exec.flags) {
+        (libc::AT_FDCWD, 0) => sys::execve(exec.path, exec.words, exec.environment),
+        (folder, flags) => sys::execveat(folder, exec.path, exec.words, exec.environment, flags),
+    };
     verdict.store(error.0, Ordering::Release);
     0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_that_the_rehearsal_may_have_alone_decides_nothing() {
+        for error in [libc::EPERM, libc::EACCES, libc::ENOSYS, libc::EAGAIN, libc::ENOMEM] {
+            assert_eq!(Verdict::of(Errno(error)), Verdict::Unknown);
+        }
+        assert_eq!(Verdict::of(Errno(libc::ENOENT)), Verdict::Fails(Errno(libc::ENOENT)));
+    }
 }

@@ -105,7 +105,7 @@ macro_rules! call {
 
 mod children;
 
-pub(crate) use children::{STOPPED_BY_EXEC, end_with_parent, execveat, give_way, kill, trace_exec, wait};
+pub(crate) use children::{STOPPED_BY_EXEC, end_with_parent, execve, execveat, give_way, kill, trace_exec, wait};
 
 /// Calls on twins so far.
 static ON_TWINS: AtomicU64 = AtomicU64::new(0);
@@ -458,8 +458,12 @@ pub(crate) fn move_marked_back(signal: c_int) {
         if taken.is_err() || words[3] == mark_of(signal)[3] {
             return;
         }
-        // What was taken has left room for it.
-        queue(signal, &words);
+        // What was taken has left room for it, unless another process of the user has it by now:
+        // as one of kill(2) it comes without its value.
+        if !queue(signal, &words) {
+            words[1] = u64::from(libc::SI_USER as u32);
+            queue(signal, &words);
+        }
     }
 }
 
@@ -475,15 +479,16 @@ pub(crate) fn is_privileged() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Whether a path names a file that may be run. Nothing is read here: a wrong pointer is the
-/// kernel's to refuse.
-pub(crate) fn is_program(path: *const core::ffi::c_char) -> bool {
+/// Whether a path in a folder names a file that may be run; an empty one with `AT_EMPTY_PATH` the
+/// folder's own descriptor. Nothing is read here: a wrong pointer is the kernel's to refuse.
+pub(crate) fn is_program(folder: c_int, path: *const core::ffi::c_char, flags: c_int) -> bool {
     const EMPTY: libc::stat = // SAFETY: a structure of integers.
         unsafe { core::mem::zeroed() };
     let mut file = EMPTY;
-    call!(libc::SYS_newfstatat, libc::AT_FDCWD, path, &raw mut file, 0).is_ok()
+    let flags = flags & (libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW);
+    call!(libc::SYS_newfstatat, folder, path, &raw mut file, flags).is_ok()
         && file.st_mode & libc::S_IFMT == libc::S_IFREG
-        && call!(libc::SYS_faccessat, libc::AT_FDCWD, path, libc::X_OK).is_ok()
+        && call!(libc::SYS_faccessat2, folder, path, libc::X_OK, flags) != Err(Errno::EACCES)
 }
 
 /// Ends the process at once.

@@ -153,7 +153,7 @@ fn judge(exec: &Exec) -> Verdict {
     let is_open = |number| engine::enter_at(number).is_open();
     let verdict = if engine::all().iter().any(is_open) { rehearse(*exec) } else { Verdict::Unknown };
     match verdict {
-        Verdict::Unknown if exec.folder != libc::AT_FDCWD || sys::is_program(exec.path) => Verdict::Succeeds,
+        Verdict::Unknown if sys::is_program(exec.folder, exec.path, exec.flags) => Verdict::Succeeds,
         Verdict::Unknown => Verdict::Fails(Errno(libc::ENOENT)),
         known => known,
     }

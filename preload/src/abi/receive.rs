@@ -303,7 +303,8 @@ fn receive_messages(
     // The kernel reports a message that is not there by the number of those before it.
     let list = memory::array_begin(messages, count);
     if list.is_empty() && count > 0 {
-        return receive_message(file, messages.cast(), flags & !libc::MSG_WAITFORONE);
+        let received = receive_message(file, messages.cast(), flags & !libc::MSG_WAITFORONE)?;
+        return Some(received.and(Err(Errno(libc::EFAULT))));
     }
     let deadline = time.and_then(|time| Instant::now().checked_add(time));
     let waits_for_one = flags & libc::MSG_WAITFORONE != 0;

@@ -38,6 +38,11 @@ pub(crate) fn give_way() {
     let _ = call!(libc::SYS_sched_yield);
 }
 
+/// `execve`; returns if it fails.
+pub(crate) fn execve(path: *const c_char, words: Words, environment: Words) -> Errno {
+    call!(libc::SYS_execve, path, words, environment).err().unwrap_or(Errno(libc::EIO))
+}
+
 /// `execveat`; returns if it fails.
 pub(crate) fn execveat(folder: c_int, path: *const c_char, words: Words, environment: Words, flags: c_int) -> Errno {
     call!(libc::SYS_execveat, folder, path, words, environment, flags).err().unwrap_or(Errno(libc::EIO))

@@ -6,14 +6,20 @@
 // forks: after a fork, before which it has closed the stream, and listens elsewhere
 // vforks: after a child of vfork has made a stream, closed all and ended
 // _exit, _Exit, quick_exit, exit_group, execv: by that call, right after its last send
+// filtered: by execv, where a filter of system calls refuses execveat
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -58,6 +64,18 @@ static int send_all(void) {
     return 0;
 }
 
+static int refuse_execveat(void) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_execveat, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) return -1;
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
 static int ends_by(const char *what) {
     if (strcmp(what, "_exit") == 0) _exit(0);
     if (strcmp(what, "_Exit") == 0) _Exit(0);
@@ -68,6 +86,11 @@ static int ends_by(const char *what) {
         // One that fails leaves the stream as it is.
         execv(nothing[0], nothing);
         if (send(stream, "more", 4, 0) != 4) return perror("send"), 1;
+        execv("/bin/true", none);
+    }
+    if (strcmp(what, "filtered") == 0) {
+        char *none[] = {"true", NULL};
+        if (refuse_execveat() < 0) return perror("seccomp"), 1;
         execv("/bin/true", none);
     }
     return 2;

@@ -137,6 +137,14 @@ fn what_was_sent_arrives_though_the_process_becomes_another_program() {
 }
 
 #[test]
+fn what_was_sent_arrives_though_a_filter_refuses_execveat() {
+    let test = "what_was_sent_arrives_though_a_filter_refuses_execveat";
+    for ended in exits(test, "filtered", 3, true) {
+        assert_eq!(ended, (Some(400_000), String::new()));
+    }
+}
+
+#[test]
 fn child_of_vfork_leaves_the_sockets_of_its_parent_alone() {
     let test = "child_of_vfork_leaves_the_sockets_of_its_parent_alone";
     for ended in exits(test, "vforks", 1, true) {
