@@ -5,8 +5,9 @@
 //!
 //! A heap of dlmalloc's over mappings of its own is behind one lock. Small blocks that a thread has
 //! given back stay with it, up to [`CACHE_MAX`] bytes, so that calls mostly take no lock. A thread
-//! whose blocks other threads give back takes several under one lock, and such another thread gives
-//! several back. The thread counts as within the engine meanwhile: handlers run afterwards.
+//! whose blocks other threads give back takes several under one lock, once it has given one back
+//! itself, and such another thread gives several back. The thread counts as within the engine
+//! meanwhile: handlers run afterwards.
 //!
 //! Invariants:
 //! 1. The heap is used by the thread that has locked it alone. No handler runs on top of that: its

@@ -41,13 +41,18 @@ fn unused(engine: &mut Engine) -> Vec<FileId> {
     unused.into_iter().map(|idx| FileId::of(engine.number, idx)).collect()
 }
 
+/// The reason of a socket that was given up before a `fork`.
+const NOT_AGAIN: &str = "given up before a fork, and refused when it was used";
+
 /// Offloads a socket that was left, because this process uses it. Where that fails it stays with
 /// the kernel.
 pub(super) fn take_up(engine: &mut Engine, file: FileId) -> Result<(), Errno> {
     engine.files.socket(file)?.set_left(false);
     let twin = engine.files.twin(file)?;
-    if ports::bind_datagrams(engine, file, twin).is_err() {
-        keep(engine, file, ELSEWHERE)?;
+    match ports::bind_datagrams(engine, file, twin) {
+        Ok(()) => (),
+        Err(Errno::EADDRINUSE) => keep(engine, file, ELSEWHERE)?,
+        Err(_) => keep(engine, file, NOT_AGAIN)?,
     }
     engine.files.mark(file);
     Ok(())
