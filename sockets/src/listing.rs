@@ -28,13 +28,17 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use wirepath::counters::{ReadError, RecordedProcess, RecordedProcesses, Records, default_directory};
+use wirepath::proto::FilterMode;
 
 use crate::table::Kind;
 
-/// Sockets of a program that are listed by default: 1 MiB of shared memory.
+/// Sockets of a program that are listed by default: 1.5 MiB of shared memory.
 const SOCKETS_MAX: usize = 4_096;
-/// Words of a record, with room for later fields.
-const RECORD_WORDS: usize = 32;
+/// Words of a record.
+const RECORD_WORDS: usize = 48;
+/// Groups of a socket that are listed: as many as a program may join on Linux by default
+/// (`net.ipv4.igmp_max_memberships`).
+const GROUPS_MAX: usize = 20;
 /// The record of the header; those of sockets follow.
 const HEADER: usize = 0;
 /// The first word of a record that is in use.
@@ -141,6 +145,10 @@ pub struct Entry<'a> {
     pub would_block: u64,
     /// Receives that the kernel's twin of an offloaded socket had the bytes for.
     pub twin_reads: u64,
+    /// Groups that it is a member of, 20 at most.
+    pub groups: Cow<'a, [Group]>,
+    /// How many these are in all.
+    pub groups_count: u32,
     /// Epoll sets that it is in.
     pub epoll_sets: u32,
     /// The engine that it lives on, where it is offloaded: a program may have several.
@@ -173,11 +181,36 @@ impl Default for Entry<'_> {
             receive_queue_max: 0,
             would_block: 0,
             twin_reads: 0,
+            groups: Cow::Borrowed(&[]),
+            groups_count: 0,
             epoll_sets: 0,
             engine: None,
             opened: SystemTime::UNIX_EPOCH,
             active: SystemTime::UNIX_EPOCH,
         }
+    }
+}
+
+/// A group of a datagram socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// Whether datagrams of its sources alone come, or those of all others.
+    pub mode: FilterMode,
+    /// Sources that it includes or excludes.
+    pub sources: u16,
+}
+
+impl Group {
+    fn to_word(self) -> u64 {
+        let includes = u64::from(self.mode == FilterMode::Include);
+        u64::from(u32::from(self.address)) | u64::from(self.sources) << 32 | includes << 48
+    }
+
+    fn of_word(word: u64) -> Self {
+        let mode = if word >> 48 & 1 == 1 { FilterMode::Include } else { FilterMode::Exclude };
+        Self { address: Ipv4Addr::from(word as u32), mode, sources: (word >> 32) as u16 }
     }
 }
 
@@ -331,6 +364,8 @@ impl Listing {
         for value in [entry.receive_queue_max, entry.would_block, entry.twin_reads] {
             words.put(value);
         }
+        words.put(u64::from(entry.groups_count));
+        entry.groups.iter().take(GROUPS_MAX).for_each(|group| words.put(group.to_word()));
         self.records.store(1 + slot, words.written());
     }
 
@@ -457,6 +492,8 @@ fn read_entry(words: &[u64]) -> Option<Entry<'static>> {
         receive_queue_max: words.take().unwrap_or(0),
         would_block: words.take().unwrap_or(0),
         twin_reads: words.take().unwrap_or(0),
+        groups_count: words.take().map_or(0, |count| count as u32),
+        groups: words.take_groups(),
     })
 }
 
@@ -506,6 +543,11 @@ impl Read<'_> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(*first)
+    }
+
+    /// The groups that are there: the words of no group are 0.
+    fn take_groups(&mut self) -> Cow<'static, [Group]> {
+        core::iter::from_fn(|| self.take()).take(GROUPS_MAX).filter(|word| *word != 0).map(Group::of_word).collect()
     }
 
     /// A text that a terminal shows as it is.
@@ -576,11 +618,19 @@ mod tests {
             receive_queue_max: number + 11,
             would_block: number + 12,
             twin_reads: number + 13,
+            groups: groups(GROUPS_MAX).into(),
+            groups_count: 21,
             epoll_sets: u32::MAX,
             engine: Some(14),
             opened: SystemTime::UNIX_EPOCH + Duration::from_nanos(number + 9),
             active: SystemTime::UNIX_EPOCH + Duration::from_nanos(number + 10),
         }
+    }
+
+    fn groups(count: usize) -> Vec<Group> {
+        let modes = [FilterMode::Include, FilterMode::Exclude].into_iter().cycle();
+        let group = |(idx, mode)| Group { address: Ipv4Addr::new(239, 1, 1, idx), mode, sources: u16::MAX };
+        (0..).zip(modes).map(group).take(count).collect()
     }
 
     fn only(directory: &Path) -> Process {
@@ -605,7 +655,7 @@ mod tests {
             lent: vec![LentQueue { send: 11, receive: u32::MAX }, LentQueue { send: 13, receive: 14 }],
         };
         listing.header(&header);
-        listing.set(3, &entry(1 << 60));
+        listing.set(3, &Entry { groups: groups(GROUPS_MAX + 1).into(), ..entry(1 << 60) });
         listing.set(0, &Entry::default());
         listing.set(1, &entry(0));
         listing.clear(1);

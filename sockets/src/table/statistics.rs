@@ -10,7 +10,8 @@ use wirepath::time::Instant;
 
 use super::{Kind, SocketId, Sockets};
 use crate::errno::Errno;
-use crate::listing::{Entry, State as Listed};
+use crate::listing::{Entry, Group, State as Listed};
+use crate::socket::datagram::Membership;
 use crate::socket::{Socket, State, Traffic};
 
 impl Sockets {
@@ -51,6 +52,8 @@ impl Sockets {
                     (None, _) => Listed::Bound,
                 };
                 entry.remote = datagrams.remote;
+                entry.groups = datagrams.memberships.iter().map(Group::from).collect();
+                entry.groups_count = datagrams.memberships.len() as u32;
                 entry.receive_queue = datagrams.waiting_bytes() as u64;
                 entry.receive_queue_max = datagrams.charge_max as u64;
                 entry.drops = datagrams.dropped + datagrams.below_ttl_min + datagrams.of_others;
@@ -87,6 +90,13 @@ impl Sockets {
     /// made them: another thread may take snapshots of them, which opens no file.
     pub fn counters(&self) -> Option<Arc<Block>> {
         self.flows.counters()
+    }
+}
+
+impl From<&Membership> for Group {
+    fn from(of: &Membership) -> Self {
+        let sources = u16::try_from(of.sources.len()).unwrap_or(u16::MAX);
+        Self { address: of.group, mode: of.mode, sources }
     }
 }
 

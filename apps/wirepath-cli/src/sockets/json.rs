@@ -3,7 +3,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
-use sockets::listing::{Entry, Process};
+use sockets::listing::{Entry, Group, Process};
+use wirepath::proto::FilterMode;
 
 use super::table::protocol;
 
@@ -55,11 +56,18 @@ fn socket(entry: &Entry<'_>) -> Value {
         "receive_queue_max": entry.receive_queue_max,
         "would_block": entry.would_block,
         "twin_reads": entry.twin_reads,
+        "groups": entry.groups.iter().map(group).collect::<Vec<_>>(),
+        "groups_count": entry.groups_count,
         "epoll_sets": entry.epoll_sets,
         "engine": entry.engine,
         "opened_unix_seconds": seconds(entry.opened),
         "active_unix_seconds": seconds(entry.active),
     })
+}
+
+fn group(group: &Group) -> Value {
+    let mode = if group.mode == FilterMode::Include { "include" } else { "exclude" };
+    json!({ "address": group.address.to_string(), "mode": mode, "sources": group.sources })
 }
 
 fn seconds(time: SystemTime) -> f64 {

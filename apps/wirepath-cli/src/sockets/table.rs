@@ -11,8 +11,9 @@
 use std::time::{Duration, SystemTime};
 
 use sockets::Kind;
-use sockets::listing::{Entry, LentQueue, Process};
+use sockets::listing::{Entry, Group, LentQueue, Process};
 use wirepath::counters::printable;
+use wirepath::proto::FilterMode;
 
 use crate::stats::{grouped, uptime};
 
@@ -65,7 +66,10 @@ fn table(process: &Process, now: SystemTime) -> String {
             cells.chain([COLUMNS[column].0.len()]).max().unwrap_or(0)
         });
         text.push_str(&line(&COLUMNS.map(|(heading, _)| heading.to_owned()), &widths));
-        rows.iter().for_each(|row| text.push_str(&line(row, &widths)));
+        for (row, entry) in rows.iter().zip(&process.sockets) {
+            text.push_str(&line(row, &widths));
+            text.push_str(&groups(entry));
+        }
     }
     text.push_str(&engine(process));
     text
@@ -136,6 +140,22 @@ fn row(entry: &Entry<'_>, now: SystemTime) -> [String; COLUMNS.len()] {
         entry.engine.map_or("-".to_owned(), |engine| engine.to_string()),
         idle,
     ]
+}
+
+/// The groups of a socket, below it.
+fn groups(entry: &Entry<'_>) -> String {
+    let sources = |group: &Group| match (group.mode, group.sources) {
+        (FilterMode::Include, 1) => " of 1 source".to_owned(),
+        (FilterMode::Include, count) => format!(" of {count} sources"),
+        (FilterMode::Exclude, 0) => String::new(),
+        (FilterMode::Exclude, 1) => " but for 1 source".to_owned(),
+        (FilterMode::Exclude, count) => format!(" but for {count} sources"),
+    };
+    let named = entry.groups.iter().map(|group| format!("{}{}", group.address, sources(group)));
+    let unnamed = (entry.groups_count as usize).saturating_sub(entry.groups.len());
+    let unnamed = (unnamed > 0).then(|| format!("{unnamed} more"));
+    let all: Vec<String> = named.chain(unnamed).collect();
+    if all.is_empty() { String::new() } else { format!("    groups: {}\n", all.join(", ")) }
 }
 
 fn elapsed(since: SystemTime, now: SystemTime) -> Duration {
@@ -221,6 +241,21 @@ mod tests {
                 "frames that its queues have dropped: 1,234",
             ],
         );
+    }
+
+    #[test]
+    fn groups_are_a_line_below_their_socket() {
+        let group = |last, mode, sources| Group { address: [239, 1, 1, last].into(), mode, sources };
+        let listed = [
+            group(1, FilterMode::Exclude, 0),
+            group(2, FilterMode::Include, 1),
+            group(3, FilterMode::Exclude, 2),
+        ];
+        let entry = Entry { groups: listed.to_vec().into(), groups_count: 5, ..Entry::default() };
+        let expected = "    groups: 239.1.1.1, 239.1.1.2 of 1 source, 239.1.1.3 but for 2 sources, 2 more\n";
+        assert_eq!((groups(&entry).as_str(), groups(&Entry::default()).as_str()), (expected, ""));
+        let process = process(vec![entry]);
+        assert_eq!(table(&process, SystemTime::UNIX_EPOCH).lines().nth(3), expected.lines().next());
     }
 
     #[test]
