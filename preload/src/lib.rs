@@ -43,5 +43,6 @@ mod process;
 mod real;
 #[allow(unsafe_code)]
 mod rehearsal;
+mod scarce;
 #[allow(unsafe_code)]
 mod sys;

@@ -13,6 +13,7 @@ use crate::calls::offload;
 use crate::engine::file::{ANY, File, FileKind, Owner, Socket, UNDECIDED};
 use crate::engine::group::EngineMask;
 use crate::engine::{self, Engine, Guest};
+use crate::scarce::{self, Scarce};
 use crate::{config, sys};
 
 /// The file in shared memory, and the number of records in use.
@@ -127,6 +128,7 @@ impl Published {
             header.system_calls.device += sum(&samples, |name| name.ends_with("/wakeups"));
             header.dropped += sum(&samples, |name| name.contains("rx/drop/"));
             header.lent.extend(lent_queue(&samples));
+            scarce::found_in(&samples).for_each(Scarce::say);
         }
         self.listing.header(&header);
     }

@@ -30,7 +30,7 @@ use crate::engine::group::{EngineMask, Engines};
 use crate::engine::table::{self, FileId};
 use crate::engine::wait::{self, Sides, Waits, readable};
 use crate::engine::{self, Engine, Guest, WaitFor, thread};
-use crate::{config, process, sys};
+use crate::{config, process, scarce, sys};
 use Outcome::{Ours, Pass};
 
 /// Lists a connection that the kernel has accepted for a listener.
@@ -476,7 +476,7 @@ fn accept_ours(
     }
     // The descriptor is made first, because a connection stays in the queue if there is none for
     // it.
-    let fd = sys::socket(family.number(), libc::SOCK_STREAM | flags, 0)?;
+    let fd = sys::socket(family.number(), libc::SOCK_STREAM | flags, 0).inspect_err(|error| scarce::say_of(*error))?;
     if let Some(file) = table::find(fd) {
         let is_whole = engine.files.socket(file).is_ok_and(|socket| socket.replicas.is_empty());
         if !is_whole {

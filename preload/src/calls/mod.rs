@@ -15,7 +15,7 @@ use crate::engine::options::HandledBy;
 use crate::engine::table::{self, FileId};
 use crate::engine::wait::{self, Blocking};
 use crate::engine::{self, Engine, WaitFor, options, thread};
-use crate::{config, process, sys};
+use crate::{config, process, scarce, sys};
 
 pub(crate) mod data;
 pub(crate) mod epoll;
@@ -87,12 +87,15 @@ pub(crate) fn connect(file: FileId, remote: &[u8]) -> Outcome<()> {
     match begin_connect(file, remote) {
         Ok(Some((id, Kind::Stream))) => match finish_connect(file, id, remote) {
             Err(error) if may_try_kernel(file, error) => Pass,
-            done => Ours(done),
+            done => Ours(done.inspect_err(|error| scarce::say_of(*error))),
         },
         Ok(Some((_, Kind::Datagram))) => Ours(Ok(())),
         Ok(None) => Pass,
         Err(error) if may_try_kernel(file, error) => Pass,
-        Err(error) => Ours(Err(error)),
+        Err(error) => {
+            scarce::say_of(error);
+            Ours(Err(error))
+        }
     }
 }
 

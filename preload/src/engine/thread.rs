@@ -12,7 +12,7 @@ use crate::engine::group::EngineMask;
 use crate::engine::signals::FAULTS;
 use crate::engine::table::{self, FileId};
 use crate::heap::Cache;
-use crate::{config, process, sys};
+use crate::{config, process, scarce, sys};
 
 /// The most signals that are kept while a thread is within the engine; the kernel keeps all others.
 pub(crate) const KEPT_MAX: usize = 16;
@@ -310,7 +310,8 @@ pub(crate) fn is_interrupted(may_restart: bool) -> bool {
 pub(crate) fn eventfd() -> Result<i32, Errno> {
     with(|thread| {
         if thread.eventfd.get() == 0 {
-            uninterrupted(|| wake_descriptor().map(|fd| thread.eventfd.set(fd)))?;
+            let made = uninterrupted(wake_descriptor);
+            thread.eventfd.set(made.inspect_err(|error| scarce::say_of(*error))?);
             process::expect_end_of_thread();
         }
         Ok(thread.eventfd.get())

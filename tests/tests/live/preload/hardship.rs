@@ -179,7 +179,41 @@ fn thread_sleeps_where_no_descriptor_is_left() {
          thread.start(); thread.join()\n",
     );
     let text = said(&run(&wire, "python3", &["-c", &body, &THEIRS.to_string()]));
-    assert_eq!(text, "open EMFILE\nno data EAGAIN\ndata b'echo'\n");
+    let (sentence, rest) = lines_with("wirepath: no descriptor is left (EMFILE)", &text);
+    assert_eq!((sentence, rest.as_str()), (1, "open EMFILE\nno data EAGAIN\ndata b'echo'\n"), "{text}");
+}
+
+/// How many lines begin so, and all others.
+fn lines_with(begin: &str, text: &str) -> (usize, String) {
+    let (these, others): (Vec<&str>, Vec<&str>) = text.split_inclusive('\n').partition(|line| line.starts_with(begin));
+    (these.len(), others.concat())
+}
+
+const NO_ROOM: &str = "wirepath: there is no room for another connection";
+
+#[test]
+fn listener_without_room_for_a_connection_says_so_once() {
+    let test = "listener_without_room_for_a_connection_says_so_once";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let body = python(
+        "listener = socket.socket(); listener.bind(('0.0.0.0', 7100)); listener.listen()\n\
+         stream, _ = listener.accept()\n\
+         while True: stream.recv(4)\n",
+    );
+    let said = folder.path().join("said");
+    let line = format!("exec python3 -c \"$0\" 2> {}", said.display());
+    let program = start(&wire, "env", &["WIREPATH_TEST_CONNECTIONS=1", "sh", "-c", &line, &body]);
+    wait_until("the program listens", || is_listening(&wire.near, 7_100));
+    let kept = call(&wire.far, 7_100).unwrap();
+    let refused = std::thread::scope(|scope| {
+        let call = scope.spawn(|| wire.far.run(|| TcpStream::connect_timeout(&(OURS, 7_100).into(), TIMEOUT / 4)));
+        wait_until("it has said so", || lines_with(NO_ROOM, &std::fs::read_to_string(&said).unwrap()).0 == 1);
+        call.join().unwrap()
+    });
+    assert!(refused.is_err(), "there was room for one");
+    assert_eq!(lines_with(NO_ROOM, &std::fs::read_to_string(&said).unwrap()).0, 1);
+    drop((kept, program));
 }
 
 fn rules(folder: &Path, role: &str) -> String {
@@ -209,8 +243,10 @@ fn connect_of_both_goes_to_the_kernel_where_ours_has_no_room() {
     };
     let offloaded = play("offload");
     assert!(offloaded.starts_with("connect b'echo'\nconnect E"), "{offloaded}");
+    assert_eq!(lines_with(NO_ROOM, &offloaded).0, 1, "{offloaded}");
     let both = play("both");
     assert!(both.starts_with("connect b'echo'\nconnect b'echo'\nconnect b'echo'\n"), "{both}");
+    assert_eq!(lines_with(NO_ROOM, &both).0, 0, "{both}");
     assert!(both.contains("stays with the kernel") && both.contains("ours did not reach its peer"), "{both}");
 }
 
