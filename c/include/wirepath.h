@@ -25,8 +25,9 @@
  * A child that is forked has none of its parent's stacks: their handles are stale there, and what
  * the child does and its end leave the parent's as they are. It may open its own.
  *
- * Your part, which no library can check: a pointer that is not null points to as much memory as the
- * arguments say, until the call returns.
+ * Your part, which no library can check: a pointer points to as much memory as the arguments say,
+ * until the call returns. One that no program can have (null, the first page, the kernel's half) is
+ * WP_E_ARGUMENT. It need not be aligned.
  *
  * Time is in nanoseconds, lengths in bytes, addresses and ports in network byte order
  * (sockaddr_in).

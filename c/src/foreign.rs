@@ -2,12 +2,13 @@
 //! refused.
 //!
 //! Invariants, which the caller keeps (`wirepath.h`, "Your part"):
-//! 1. A pointer that is not null is aligned for its type and points to as many readable or writable
-//!    values as its arguments say, for as long as the call lasts.
+//! 1. A pointer to an address of a program's points to as many readable or writable bytes as its
+//!    arguments say, for as long as the call lasts. It need not be aligned.
 //! 2. No other thread writes there meanwhile.
 //! 3. A text ends with a zero byte.
 //!
-//! Everything else is checked: null, lengths, the family of an address, the size of a structure.
+//! Everything else is checked: null and other addresses that no program has, lengths, the family of
+//! an address, the size of a structure.
 
 use core::cell::Cell;
 use core::ffi::{CStr, c_char};
@@ -20,8 +21,26 @@ use libc::{in_addr, sockaddr_in};
 use crate::abi::Event;
 use crate::error::{Code, Fault, Result};
 
-fn missing(what: &str) -> Fault {
-    Fault::because(Code::Argument, format!("{what} is null"))
+/// The addresses that a program can have: behind the first page, where the members of a null
+/// structure are, and below the upper half, which is the kernel's.
+const FIRST: usize = 4_096;
+const END: usize = 1 << 56;
+
+/// Whether a pointer is null, or another one that no program can have. One comparison.
+#[inline]
+fn is_missing<T>(pointer: *const T) -> bool {
+    pointer.addr().wrapping_sub(FIRST) >= END - FIRST
+}
+
+#[cold]
+fn missing<T>(pointer: *const T, what: &str) -> Fault {
+    let why = if pointer.is_null() { "null".to_owned() } else { format!("{pointer:p}, which is no address") };
+    Fault::because(Code::Argument, format!("{what} is {why}"))
+}
+
+/// The same of a pointer that may be null.
+fn check_optional<T>(pointer: *const T, what: &str) -> Result<()> {
+    if !pointer.is_null() && is_missing(pointer) { Err(missing(pointer, what)) } else { Ok(()) }
 }
 
 /// Bytes to send. Null is allowed if `len` is 0.
@@ -30,8 +49,8 @@ pub(crate) fn bytes<'a>(data: *const u8, len: usize) -> Result<&'a [u8]> {
     if len == 0 {
         return Ok(&[]);
     }
-    if data.is_null() {
-        return Err(missing("data"));
+    if is_missing(data) {
+        return Err(missing(data, "data"));
     }
     if len > isize::MAX as usize {
         return Err(Code::TooLong.into());
@@ -43,18 +62,16 @@ pub(crate) fn bytes<'a>(data: *const u8, len: usize) -> Result<&'a [u8]> {
 /// Writes one value to the caller's `place`.
 #[inline]
 pub(crate) fn write<T>(place: *mut T, value: T) -> Result<()> {
-    if place.is_null() {
-        return Err(missing("the place for the result"));
-    }
+    check_place(place)?;
     // SAFETY: one writable value (1, 2); nothing is read there.
-    unsafe { place.write(value) };
+    unsafe { place.write_unaligned(value) };
     Ok(())
 }
 
-/// Refuses a null place before the call has an effect.
+/// Refuses a place that is none before the call has an effect.
 #[inline]
 pub(crate) fn check_place<T>(place: *mut T) -> Result<()> {
-    if place.is_null() { Err(missing("the place for the result")) } else { Ok(()) }
+    if is_missing(place) { Err(missing(place, "the place for the result")) } else { Ok(()) }
 }
 
 /// The caller's array for the length of one call. Its users write to the next place.
@@ -82,8 +99,8 @@ impl<T> Output<T> {
             }
         }
 
-        if first.is_null() && count > 0 {
-            return Err(missing("the array of events"));
+        if is_missing(first) && count > 0 {
+            return Err(missing(first, "the array of events"));
         }
         self.next.set(first);
         self.end.set(first.wrapping_add(count));
@@ -110,7 +127,7 @@ impl<T> Output<T> {
         self.next.set(place.wrapping_add(1));
         // SAFETY: this runs within `during`, whose array has a writable place between `next` and
         // `end` (1, 2), and nothing is read there.
-        unsafe { place.write(value) };
+        unsafe { place.write_unaligned(value) };
         true
     }
 }
@@ -118,14 +135,14 @@ impl<T> Output<T> {
 /// Writes as many values as there is room for. Returns the number of values, so null without room
 /// only counts them.
 pub(crate) fn fill<T, I: Iterator<Item = T>>(first: *mut T, room: usize, values: impl FnOnce() -> I) -> Result<i32> {
-    if first.is_null() && room > 0 {
-        return Err(missing("the array of results"));
+    if is_missing(first) && room > 0 {
+        return Err(missing(first, "the array of results"));
     }
     let mut count = 0;
     for (idx, value) in values().enumerate() {
         if idx < room {
             // SAFETY: the array has `room` writable places (1, 2), and nothing is read there.
-            unsafe { first.wrapping_add(idx).write(value) };
+            unsafe { first.wrapping_add(idx).write_unaligned(value) };
         }
         count = idx + 1;
     }
@@ -137,6 +154,7 @@ pub(crate) fn text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str
     if text.is_null() {
         return Ok(None);
     }
+    check_optional(text, what)?;
     // SAFETY: it ends with a zero byte (3), and does not change during the call (2).
     let text = unsafe { CStr::from_ptr(text) };
     let wrong = |_| Fault::because(Code::Argument, format!("{what} is not UTF-8"));
@@ -145,7 +163,7 @@ pub(crate) fn text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str
 
 /// As [`text`], but null is an error.
 pub(crate) fn required<'a>(pointer: *const c_char, what: &str) -> Result<&'a str> {
-    text(pointer, what)?.ok_or_else(|| missing(what))
+    text(pointer, what)?.ok_or_else(|| missing(pointer, what))
 }
 
 /// An IPv4 address and port; `None` if the pointer is null.
@@ -154,8 +172,9 @@ pub(crate) fn address(address: *const sockaddr_in) -> Result<Option<SocketAddrV4
     if address.is_null() {
         return Ok(None);
     }
+    check_optional(address, "an address")?;
     // SAFETY: one readable value (1, 2); every bit pattern is one.
-    let address = unsafe { address.read() };
+    let address = unsafe { address.read_unaligned() };
     if i32::from(address.sin_family) != libc::AF_INET {
         return Err(Fault::because(Code::Argument, "sin_family of an address is not AF_INET"));
     }
@@ -166,7 +185,7 @@ pub(crate) fn address(address: *const sockaddr_in) -> Result<Option<SocketAddrV4
 /// As [`address`], but null is an error.
 #[inline]
 pub(crate) fn required_address(pointer: *const sockaddr_in) -> Result<SocketAddrV4> {
-    address(pointer)?.ok_or_else(|| missing("an address"))
+    address(pointer)?.ok_or_else(|| missing(pointer, "an address"))
 }
 
 /// The most addresses of one array. More are a mistake: the filter of a group takes far fewer.
@@ -174,8 +193,8 @@ const ADDRESSES_MAX: usize = 1_024;
 
 /// The addresses of an array, each read as the iterator reaches it.
 pub(crate) fn addresses(first: *const sockaddr_in, count: usize) -> Result<impl Iterator<Item = Result<SocketAddrV4>>> {
-    if first.is_null() && count > 0 {
-        return Err(missing("the array of addresses"));
+    if is_missing(first) && count > 0 {
+        return Err(missing(first, "the array of addresses"));
     }
     if count > ADDRESSES_MAX {
         let why = format!("{count} addresses, where one call takes {ADDRESSES_MAX}");
@@ -215,7 +234,7 @@ unsafe impl Sized32 for crate::abi::TcpInfo {}
 /// The `size` member of a structure, if this library knows as many bytes.
 fn size_of_caller<T: Sized32>(structure: *const T) -> Result<usize> {
     // SAFETY: at least the size is readable (1, 2), and stands in front.
-    let size = unsafe { structure.cast::<u32>().read() } as usize;
+    let size = unsafe { structure.cast::<u32>().read_unaligned() } as usize;
     if (8..=size_of::<T>()).contains(&size) {
         return Ok(size);
     }
@@ -231,6 +250,7 @@ pub(crate) fn options<T: Sized32>(options: *const T) -> Result<Option<T>> {
     if options.is_null() {
         return Ok(None);
     }
+    check_optional(options, "a structure of options")?;
     let size = size_of_caller(options)?;
     // SAFETY: zero is a value of each member (`Sized32`).
     let mut read: T = unsafe { core::mem::zeroed() };
@@ -262,9 +282,9 @@ pub(crate) fn at_fork_in_child(act: extern "C" fn()) {
 
 /// The chunk of an event: what names its bytes.
 pub(crate) fn chunk(event: *const Event) -> Result<u64> {
-    if event.is_null() {
-        return Err(missing("the event"));
+    if is_missing(event) {
+        return Err(missing(event, "the event"));
     }
     // SAFETY: one readable value (1, 2); every bit pattern of the member is one.
-    Ok(unsafe { (*event).chunk })
+    Ok(unsafe { (&raw const (*event).chunk).read_unaligned() })
 }

@@ -414,6 +414,19 @@ int main(void)
         printf("%d ends of a connection\n", closed), faults++;
     REFUSED(wp_tcp_abort(peer, conn), WP_E_STALE, "");
 
+    /* Pointers that no program has, and some that are not aligned. */
+    REFUSED(wp_poll(peer, (wp_event *)8, 1), WP_E_ARGUMENT, "the array of events is 0x8, which is no address");
+    REFUSED(wp_poll(peer, (wp_event *)0xdeadbeefdeadbeef, 1), WP_E_ARGUMENT, "which is no address");
+    REFUSED(wp_udp_send_to(peer, &far_end, &local, (char *)4095, 1, 0), WP_E_ARGUMENT, "data is 0xfff");
+    REFUSED(wp_udp_bind(peer, (struct sockaddr_in *)16, 0, &sub), WP_E_ARGUMENT, "an address is 0x10");
+    REFUSED(wp_counter(peer, (char *)UINTPTR_MAX, &value), WP_E_ARGUMENT, "the name of the counter is");
+    REFUSED(wp_tcp_connect(peer, NULL, &local, (wp_tcp_options *)24, 0, &conn), WP_E_ARGUMENT, "a structure of options");
+    static char odd[1 + sizeof(wp_event) * 2];
+    DONE(wp_poll(peer, (wp_event *)(odd + 1), 2));
+    memcpy(odd + 1, &far_end, sizeof far_end);
+    DONE(wp_udp_connect(peer, (struct sockaddr_in *)(odd + 1), &local, NULL, &flow));
+    DONE(wp_udp_close(peer, flow));
+
     /* Timers, counters. */
     DONE(wp_after(peer, 1000000000, 1, &timer));
     REFUSED(wp_cancel(stack, timer), WP_E_STALE, "");
