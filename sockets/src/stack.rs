@@ -265,13 +265,15 @@ impl Stack {
         inner.call(now, act)
     }
 
-    /// A [`call`](Self::call) at the time of the last turn or call: for one that hardly needs the
-    /// time, such as a `recv`.
+    /// A call that reads what has come: at the time of the last turn or call, and without a
+    /// doorbell, because it sends nothing. Where it makes room for more, that follows with the next
+    /// turn.
     #[inline]
-    pub fn call_without_clock<T>(&self, act: impl FnOnce(&mut Sockets, &mut Cx<'_>) -> T) -> T {
+    pub fn read<T>(&self, act: impl FnOnce(&mut Sockets, &mut Cx<'_>) -> T) -> T {
         let mut inner = self.0.borrow_mut();
         let now = inner.now;
-        inner.call(now, act)
+        let (sockets, mut cx) = inner.driver.enter(now);
+        act(sockets, &mut cx)
     }
 
     /// A call that sends nothing and needs no time: it reads no clock and rings no doorbell.

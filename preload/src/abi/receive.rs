@@ -24,10 +24,11 @@ symbols! {
     fn read(fd: c_int, into: *mut c_void, len: usize) -> Count {
         // Unlike `recv`, a `read` of 0 bytes neither waits nor takes a datagram (Linux
         // `sock_read_iter`): the twin returns the same.
-        if let Some(done) = after_offload(fd, if len > 0 { 0 } else { libc::MSG_DONTWAIT }, || pass!(read(fd, into, len))) {
-            return done;
-        }
-        match ours(fd).filter(|_| len > 0).and_then(|file| receive_one(file, into, len, 0)) {
+        let file = match receiver(fd, if len > 0 { 0 } else { libc::MSG_DONTWAIT }, || pass!(read(fd, into, len))) {
+            Ok(file) => file,
+            Err(done) => return done,
+        };
+        match file.filter(|_| len > 0).and_then(|file| receive_one(file, into, len, 0)) {
             Some(received) => give(received.map(|received| received.len)),
             None if len > 0 && is_ours(fd) => from_twin(|| pass!(recv(fd, into, len, 0)), |flags| {
                 pass!(real::recvfrom(fd, into, len, flags, core::ptr::null_mut(), core::ptr::null_mut()))
@@ -63,10 +64,10 @@ symbols! {
     }
 
     fn readv(fd: c_int, parts: *const libc::iovec, count: c_int) -> Count {
-        if let Some(done) = after_offload(fd, 0, || pass!(readv(fd, parts, count))) {
-            return done;
-        }
-        let file = our_socket(fd);
+        let file = match receiver(fd, 0, || pass!(readv(fd, parts, count))) {
+            Ok(file) => file.filter(|file| !file.is_set()),
+            Err(done) => return done,
+        };
         if file.is_some()
             && let Some(ended) = memory::end_of_vector(parts, count)
         {
@@ -83,10 +84,11 @@ symbols! {
     }
 
     fn recv(fd: c_int, into: *mut c_void, len: usize, flags: c_int) -> Count {
-        if let Some(done) = after_offload(fd, flags, || pass!(recv(fd, into, len, flags))) {
-            return done;
-        }
-        match ours(fd).and_then(|file| receive_one(file, into, len, flags)) {
+        let file = match receiver(fd, flags, || pass!(recv(fd, into, len, flags))) {
+            Ok(file) => file,
+            Err(done) => return done,
+        };
+        match file.and_then(|file| receive_one(file, into, len, flags)) {
             Some(received) => give(received.map(|received| received.len)),
             None if is_ours(fd) && flags & libc::MSG_DONTWAIT == 0 => from_twin(|| pass!(recv(fd, into, len, flags)), |more| {
                 pass!(real::recvfrom(fd, into, len, flags | more, core::ptr::null_mut(), core::ptr::null_mut()))
@@ -101,10 +103,11 @@ symbols! {
     }
 
     fn recvfrom(fd: c_int, into: *mut c_void, len: usize, flags: c_int, address: *mut c_void, address_len: *mut u32) -> Count {
-        if let Some(done) = after_offload(fd, flags, || pass!(recvfrom(fd, into, len, flags, address, address_len))) {
-            return done;
-        }
-        match ours(fd).and_then(|file| receive_one(file, into, len, flags)) {
+        let file = match receiver(fd, flags, || pass!(recvfrom(fd, into, len, flags, address, address_len))) {
+            Ok(file) => file,
+            Err(done) => return done,
+        };
+        match file.and_then(|file| receive_one(file, into, len, flags)) {
             Some(Ok(received)) => give(store_source(&received, address, address_len).map(|()| received.len)),
             Some(Err(error)) => fail(error),
             None if is_ours(fd) && flags & libc::MSG_DONTWAIT == 0 => {
@@ -122,10 +125,11 @@ symbols! {
     }
 
     fn recvmsg(fd: c_int, message: *mut libc::msghdr, flags: c_int) -> Count {
-        if let Some(done) = after_offload(fd, flags, || pass!(recvmsg(fd, message, flags))) {
-            return done;
-        }
-        match ours(fd).and_then(|file| receive_message(file, message, flags)) {
+        let file = match receiver(fd, flags, || pass!(recvmsg(fd, message, flags))) {
+            Ok(file) => file,
+            Err(done) => return done,
+        };
+        match file.and_then(|file| receive_message(file, message, flags)) {
             Some(received) => give(received),
             None if is_ours(fd) && flags & libc::MSG_DONTWAIT == 0 => {
                 from_twin(|| pass!(recvmsg(fd, message, flags)), |more| pass!(real::recvmsg(fd, message, flags | more)))
@@ -144,10 +148,11 @@ symbols! {
     }
 
     fn recvmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int, timeout: *mut libc::timespec) -> c_int {
-        if let Some(done) = after_offload(fd, flags, || pass!(recvmmsg(fd, messages, count, flags, timeout)) as Count) {
-            return done as c_int;
-        }
-        let Some(file) = ours(fd) else {
+        let file = match receiver(fd, flags, || pass!(recvmmsg(fd, messages, count, flags, timeout)) as Count) {
+            Ok(file) => file,
+            Err(done) => return done as c_int,
+        };
+        let Some(file) = file else {
             let received = pass!(real::recvmmsg(fd, messages, count, flags, timeout));
             let list = memory::array_begin(messages, usize::try_from(received).unwrap_or(0));
             list.iter().for_each(|entry| adopt_listeners(&raw const entry.msg_hdr));
@@ -179,14 +184,21 @@ fn adopt_listeners(message: *const libc::msghdr) {
     }
 }
 
+/// The file of an offloaded descriptor, for a call that receives; `Err` with the result of one that
+/// is over.
+#[inline]
+fn receiver(fd: c_int, flags: c_int, again: impl FnOnce() -> Count) -> Result<Option<FileId>, Count> {
+    match ours(fd) {
+        Some(file) => Ok(Some(file)),
+        None => after_offload(fd, flags, again).map_or(Ok(None), Err),
+    }
+}
+
 /// Where the call is the kernel's so far, and would wait in it, on a socket that another thread may
 /// offload meanwhile: waits for that here, and then makes the call `again`. `Some` with the result
 /// of a call that is over.
 #[inline]
 fn after_offload(fd: c_int, flags: c_int, again: impl FnOnce() -> Count) -> Option<Count> {
-    if table::find_ours(fd).is_some() {
-        return None;
-    }
     match data::await_owner(known(fd)?, flags) {
         Ok(()) => table::find_ours(fd).map(|_| thread::resume(again)),
         Err(error) => Some(fail(error)),

@@ -25,7 +25,9 @@ use crate::engine::{ClockReading, Engine, State, thread};
 
 /// What is known about the frames that wait.
 pub(crate) struct Gathering {
-    /// This thread has answers left: its frames wait for them.
+    /// The thread within has answers left.
+    has_answers: bool,
+    /// Its frames wait for them.
     waits: bool,
     /// Calls and turns leave their frames in the ring.
     is_held: bool,
@@ -53,6 +55,7 @@ const LATE_TIMES: u64 = 4;
 impl Gathering {
     pub(crate) const fn new() -> Self {
         Self {
+            has_answers: false,
             waits: false,
             is_held: false,
             contended: 0,
@@ -82,20 +85,18 @@ impl Engine {
     /// This thread is about to send an answer. Frames leave with the last one.
     #[inline]
     pub(crate) fn count_answer(&mut self) {
-        if let left @ 1.. = thread::answers_left() {
-            thread::set_answers(left - 1);
-            if left == 1 {
-                self.wait_for_answers(false);
-            }
+        if self.gathering.has_answers && thread::count_answer() == 0 {
+            self.gathering.has_answers = false;
+            self.wait_for_answers(false);
         }
     }
 
     /// The thread has entered: its frames wait while it has answers left, unless others have waited
     /// for long.
     #[inline]
-    pub(super) fn hold_or_release(&mut self) {
+    pub(super) fn hold_or_release(&mut self, has_answers: bool) {
         self.gathering.contended = self.gathering.contended.saturating_sub(1);
-        let has_answers = thread::answers_left() > 0;
+        self.gathering.has_answers = has_answers;
         let is_due = has_answers && self.gathering.since.is_some_and(|since| self.is_due(since));
         self.wait_for_answers(has_answers && !is_due);
     }

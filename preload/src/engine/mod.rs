@@ -177,15 +177,16 @@ pub(crate) fn enter_own() -> EngineGuard {
 
 /// Takes the lock of an engine. Signals are kept until it is released, because a handler may make a
 /// call of ours.
+#[inline]
 pub(crate) fn enter_at(number: usize) -> EngineGuard {
-    thread::enter();
+    let answers_left = thread::enter();
     let (guard, has_waited) = lock(engine_of(number));
     thread::refuse_cancel();
     let mut engine = EngineGuard(Some(guard));
     if has_waited {
         engine.note_contention();
     }
-    engine.begin();
+    engine.begin(answers_left);
     engine
 }
 
@@ -201,12 +202,12 @@ fn lock(lock: &Mutex<Shared>) -> (MutexGuard<'_, Shared>, bool) {
 
 /// Takes the lock of an engine if it is free.
 pub(crate) fn try_enter_at(number: usize) -> Option<EngineGuard> {
-    thread::enter();
+    let answers_left = thread::enter();
     match engine_of(number).try_lock() {
         Ok(guard) => {
             thread::refuse_cancel();
             let mut engine = EngineGuard(Some(guard));
-            engine.begin();
+            engine.begin(answers_left);
             Some(engine)
         }
         Err(_) => {
@@ -252,11 +253,11 @@ impl Engine {
         }
     }
 
-    /// A thread has entered.
+    /// A thread has entered that may still answer so many events.
     #[inline]
-    fn begin(&mut self) {
+    fn begin(&mut self, answers_left: u32) {
         self.fail_with_others();
-        self.hold_or_release();
+        self.hold_or_release(answers_left > 0);
     }
 
     /// It leaves: frames leave, some by what is returned once the lock is free, and threads that
@@ -280,8 +281,8 @@ impl Engine {
         self.ask(act)
     }
 
-    /// A call that receives: as [`call`](Self::call), by the clock's last reading. It sets a timer
-    /// only where it has made room for data that waits.
+    /// A call that receives: by the clock's last reading, and without a doorbell, because it sends
+    /// nothing. It sets a timer only where it has made room for data that waits.
     #[inline]
     pub(crate) fn receive<T>(
         &mut self,
@@ -290,11 +291,10 @@ impl Engine {
         self.has_moved = true;
         let State::Open(stack) = &self.state else { return Err(Errno(libc::EIO)) };
         let received = catch_unwind(AssertUnwindSafe(|| {
-            stack.call_without_clock(|sockets, cx| (act(sockets, cx), sockets.take_resumed()))
+            stack.read(|sockets, cx| (act(sockets, cx), sockets.take_resumed()))
         }));
         let (done, has_resumed) = received.unwrap_or_else(|_| (self.fail(), false));
         self.may_have_timer |= has_resumed;
-        self.note_frames();
         done
     }
 

@@ -84,13 +84,19 @@ pub(crate) fn token() -> usize {
     with(|thread| core::ptr::from_ref(thread).addr()).unwrap_or(0)
 }
 
-/// The thread enters the engine.
-pub(crate) fn enter() {
-    with(Thread::enter);
+/// The thread enters the engine. Returns how many events of its last wait it may still answer.
+#[inline]
+pub(crate) fn enter() -> u32 {
+    let entered = with(|thread| {
+        thread.enter();
+        thread.answers_left.get()
+    });
+    entered.unwrap_or(0)
 }
 
 /// The thread leaves. If it is now outside, it can be canceled as before, and gets the signals that
 /// were kept.
+#[inline]
 pub(crate) fn leave() {
     with(Thread::leave);
 }
@@ -209,6 +215,7 @@ pub(crate) fn expect_cancel() {
 }
 
 /// It holds an engine: calls that the engine makes are no cancellation points.
+#[inline]
 pub(crate) fn refuse_cancel() {
     if CANCELS.load(Ordering::Relaxed) {
         with(|thread| {
@@ -220,6 +227,7 @@ pub(crate) fn refuse_cancel() {
 }
 
 /// A call begins that is a cancellation point. The thread may end here.
+#[inline]
 pub(crate) fn test_cancel() {
     if CANCELS.load(Ordering::Relaxed) && !is_inside() {
         sys::test_cancel();
@@ -228,6 +236,7 @@ pub(crate) fn test_cancel() {
 
 /// Whether the thread is within the engine: its calls are then the engine's own, and go to the
 /// kernel.
+#[inline]
 pub(crate) fn is_inside() -> bool {
     with(|thread| thread.inside.get() > 0).unwrap_or(true)
 }
@@ -397,10 +406,14 @@ pub(crate) fn set_answers(count: u32) {
     with(|thread| thread.answers_left.set(count));
 }
 
-/// The events that it may still answer.
-#[inline]
-pub(crate) fn answers_left() -> u32 {
-    with(|thread| thread.answers_left.get()).unwrap_or(0)
+/// It answers one of them. Returns how many are left.
+pub(crate) fn count_answer() -> u32 {
+    let count = |thread: &Thread| {
+        let left = thread.answers_left.get().saturating_sub(1);
+        thread.answers_left.set(left);
+        left
+    };
+    with(count).unwrap_or(0)
 }
 
 /// Moves a descriptor of the engine to a high number, which programs do not expect and do not close

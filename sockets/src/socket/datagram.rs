@@ -248,6 +248,12 @@ impl DatagramSocket {
         Some((payload.copy_parts(into), *info))
     }
 
+    /// Bytes of the next datagram; 0 if none waits.
+    #[inline]
+    pub(crate) fn next_len(&self) -> usize {
+        self.received.front().map_or(0, |waiting| waiting.info.len)
+    }
+
     /// Bytes of the datagrams that wait.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.received.iter().map(|waiting| waiting.info.len).sum()

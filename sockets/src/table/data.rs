@@ -87,10 +87,11 @@ impl Sockets {
     ///
     /// # Errors
     /// `EBADF`.
+    #[inline]
     pub fn readable_len(&self, id: SocketId) -> Result<usize, Errno> {
         Ok(match &self.get(id)?.state {
             State::Stream(stream) => stream.len(),
-            State::Datagram(datagrams) => datagrams.peek(&mut []).map_or(0, |(_, info)| info.len),
+            State::Datagram(datagrams) => datagrams.next_len(),
             State::Listener(_) => return Err(Errno::EINVAL),
         })
     }

@@ -4,7 +4,8 @@ use core::ffi::c_int;
 use core::net::SocketAddrV4;
 use std::io::IoSliceMut;
 
-use sockets::{ControlMessage, DatagramInfo, Errno, Kind, Options, RecvFlags};
+use sockets::{ControlMessage, DatagramInfo, Errno, Kind, Options, RecvFlags, Sockets};
+use wirepath::pipeline::Cx;
 
 use super::control::control_messages;
 use super::waiting::{least_of, receive_in_time};
@@ -77,10 +78,12 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
         Ok(Some(received)) if (1..least).contains(&received.len) => {
             receive_in_time(file, &target, parts, flags, least, Some(received))
         }
-        done => {
+        Ok(None) => {
+            // The call may begin again, and has not waited.
             thread::set_time_left(None);
-            done
+            Ok(None)
         }
+        done => done,
     };
     match received {
         Ok(Some(received)) => Ours(Ok(received)),
@@ -158,8 +161,8 @@ pub(super) fn receive_once(
         return Ok(None);
     }
     let asked = RecvFlags { peek: flags & libc::MSG_PEEK != 0, truncate: flags & libc::MSG_TRUNC != 0 };
-    refuse_bad_buffers(engine, target, parts, asked)?;
     let received = engine.receive(|sockets, cx| {
+        refuse_bad_buffers(sockets, target, parts, asked, cx)?;
         let (len, info) = sockets.recv_parts(target.id, parts, asked, cx)?;
         Ok((len, info, sockets.option(target.id, Options::asks_for_control)?))
     });
@@ -177,27 +180,22 @@ pub(super) fn receive_once(
 
 /// `EFAULT` if the bytes that wait do not fit in memory of the program. As on Linux, it is reported
 /// when there are bytes to store, a datagram is lost, and the bytes of a stream are not.
+#[inline]
 fn refuse_bad_buffers(
-    engine: &mut Engine,
+    sockets: &mut Sockets,
     target: &Target,
-    parts: &mut [IoSliceMut<'_>],
+    parts: &[IoSliceMut<'_>],
     asked: RecvFlags,
+    cx: &mut Cx<'_>,
 ) -> Result<(), Errno> {
-    const PAGE: usize = 4_096;
-    let wanted: usize = parts.iter().map(|part| part.len()).sum();
-    if wanted <= PAGE && probe::are_writable(parts, wanted) {
-        return Ok(());
-    }
-    let Ok(len) = engine.look(|sockets| sockets.readable_len(target.id)) else {
-        // A listener has no bytes: to receive is the error.
-        return Ok(());
-    };
+    // A listener has no bytes: to receive is the error.
+    let len = sockets.readable_len(target.id).unwrap_or(0);
     let is_discarded = target.kind == Kind::Stream && asked.truncate;
     if is_discarded || probe::are_writable(parts, len) {
         return Ok(());
     }
     if target.kind == Kind::Datagram {
-        engine.call(|sockets, cx| sockets.recv_parts(target.id, &mut [], asked, cx))?;
+        sockets.recv_parts(target.id, &mut [], asked, cx)?;
     }
     Err(Errno(libc::EFAULT))
 }
