@@ -2,6 +2,9 @@
 //! kernel's socket at the near end, whose system call delivers them, and then receives at the far
 //! end. It does so by an app of the framework, or by the calls of a program, which are ours under
 //! the preload library. What the near end takes is not measured.
+//!
+//! Both have the same port, buffers and room for connections, because these decide which cache the
+//! packets of one at a time are in: a receive ring of 2,048 buffers is as large as some cores' L2.
 
 use core::net::SocketAddrV4;
 use std::hint::spin_loop;
@@ -10,11 +13,16 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::Instant;
 
+use wirepath::device::af_xdp::{AfXdpConfig, Mode};
+use wirepath::pipeline::App;
+use wirepath::pipeline::tcp::TcpConfig;
+use wirepath::port::{EmbeddedPort, Port, Subscription, listen, udp};
+use wirepath::worker::live::{LiveConfig, PortConfig};
 use wirepath_tests::netns::run_in;
 
 use super::pair::{FAR, NEAR};
 use super::sys::{self, Batch};
-use super::{port, tcp_round_trip};
+use super::tcp_round_trip::{self, Echo};
 use crate::measure::sampling::Spread;
 use crate::receiver::DigestApp;
 
@@ -33,11 +41,11 @@ const DATAGRAMS: SocketAddrV4 = SocketAddrV4::new(FAR.address, 7_001);
 /// # Errors
 /// Why the port does not open, in words.
 pub fn datagrams_by_app(near: &str) -> Result<f64, String> {
-    let mut port = port::open_udp((FAR, NEAR), DATAGRAMS, DigestApp::default())?;
+    let mut port = open(udp(*DATAGRAMS.ip(), DATAGRAMS.port()), DigestApp::default())?;
     datagrams(near, || {
         let until = port.app().received + BURST as u64;
         while port.app().received < until {
-            port.turn();
+            port.poll();
         }
         Ok(())
     })
@@ -71,7 +79,7 @@ fn datagrams(near: &str, mut drain: impl FnMut() -> io::Result<()>) -> Result<f6
     let mut burst = || {
         let sent = batch.send(&sender)?;
         let start = Instant::now();
-        drain()?;
+        measured(&mut drain)?;
         io::Result::Ok(start.elapsed().as_nanos() as f64 / sent as f64)
     };
     median((0..BURSTS).map(|_| burst()))
@@ -82,15 +90,16 @@ fn datagrams(near: &str, mut drain: impl FnMut() -> io::Result<()>) -> Result<f6
 /// # Errors
 /// Why the port does not open, in words.
 pub fn answers_by_app(near: &str) -> Result<f64, String> {
-    let mut port = tcp_round_trip::worker()?;
+    let server = tcp_round_trip::server();
+    let mut port = open(listen(*server.ip(), server.port()), Echo::default())?;
     let client = connect(near);
     while !client.is_finished() {
-        port.turn();
+        port.poll();
     }
     answers(client, || {
         let until = port.app().received + LEN;
         while port.app().received < until {
-            port.turn();
+            port.poll();
         }
         Ok(())
     })
@@ -117,6 +126,18 @@ pub fn answers_by_calls(near: &str) -> Result<f64, String> {
     })
 }
 
+/// A port as the library opens it.
+fn open<A: App>(subscription: Subscription, app: A) -> Result<EmbeddedPort<A, LiveConfig>, String> {
+    let device = AfXdpConfig { mode: Mode::Generic, ..AfXdpConfig::new(FAR.interface) };
+    let tcp = TcpConfig { connections_max: 16_384, chunks_max: 32_768, listeners_max: 256, ..TcpConfig::default() };
+    let port = Port::from_config(LiveConfig::over(PortConfig::AfXdp(device))).named("in-step").tcp_with(tcp);
+    let port = port.held(4_096).log(|_| ()).subscribe(subscription);
+    let mut port = port.embed(app).map_err(|error| error.to_string())?;
+    // From the first turn on the frames come here.
+    port.poll();
+    Ok(port)
+}
+
 type Client = thread::JoinHandle<io::Result<TcpStream>>;
 
 /// Connects from the near end.
@@ -139,11 +160,17 @@ fn answers(client: Client, mut answer: impl FnMut() -> io::Result<()>) -> Result
     let mut request = || {
         client.write_all(&bytes)?;
         let start = Instant::now();
-        answer()?;
+        measured(&mut answer)?;
         let taken = start.elapsed().as_nanos() as f64;
         client.read_exact(&mut bytes).map(|()| taken)
     };
     median((0..REQUESTS).map(|_| request()))
+}
+
+/// Valgrind counts the instructions of this function.
+#[inline(never)]
+fn measured<T>(act: impl FnOnce() -> T) -> T {
+    act()
 }
 
 fn until_done(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {

@@ -151,7 +151,7 @@ const fn place() -> PortSetup {
 }
 
 /// A worker that sends received bytes back, in the far end's namespace.
-pub(super) fn worker() -> Result<Port<AfXdpTx, TcpStack, Echo>, String> {
+fn worker() -> Result<Port<AfXdpTx, TcpStack, Echo>, String> {
     let mut port = port::open_tcp(place(), PORT, Echo::default())?;
     port.with_app(|_, cx| cx.tcp().listen(server(), &ListenOptions::default()))
         .map_err(|error| format!("{}: {error}", server()))?;
