@@ -290,9 +290,8 @@ impl Engine {
     ) -> Result<T, Errno> {
         self.has_moved = true;
         let State::Open(stack) = &self.state else { return Err(Errno(libc::EIO)) };
-        let received = catch_unwind(AssertUnwindSafe(|| {
-            stack.read(|sockets, cx| (act(sockets, cx), sockets.take_resumed()))
-        }));
+        let received =
+            catch_unwind(AssertUnwindSafe(|| stack.read(|sockets, cx| (act(sockets, cx), sockets.take_resumed()))));
         let (done, has_resumed) = received.unwrap_or_else(|_| (self.fail(), false));
         self.may_have_timer |= has_resumed;
         done

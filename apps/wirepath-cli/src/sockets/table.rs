@@ -246,11 +246,8 @@ mod tests {
     #[test]
     fn groups_are_a_line_below_their_socket() {
         let group = |last, mode, sources| Group { address: [239, 1, 1, last].into(), mode, sources };
-        let listed = [
-            group(1, FilterMode::Exclude, 0),
-            group(2, FilterMode::Include, 1),
-            group(3, FilterMode::Exclude, 2),
-        ];
+        let listed =
+            [group(1, FilterMode::Exclude, 0), group(2, FilterMode::Include, 1), group(3, FilterMode::Exclude, 2)];
         let entry = Entry { groups: listed.to_vec().into(), groups_count: 5, ..Entry::default() };
         let expected = "    groups: 239.1.1.1, 239.1.1.2 of 1 source, 239.1.1.3 but for 2 sources, 2 more\n";
         assert_eq!((groups(&entry).as_str(), groups(&Entry::default()).as_str()), (expected, ""));
