@@ -138,6 +138,19 @@ fn cleared_book_is_empty_and_the_others_are_as_they_were() {
     assert_eq!(tops(&summary), expected);
 }
 
+/// Nobody sends an image of these books.
+#[test]
+fn book_that_the_venue_clears_behind_a_gap_is_whole_and_the_others_stay_stale() {
+    let behind = [clear(7), add(7, 6, b'B', 9_000), add(8, 7, b'B', 20_001)];
+    let summary = replay([(A, packet(1, &opening())), (A, packet(9, &behind))]);
+    assert_eq!(summary["channels"][0]["gap_ranges"], json!([[7, 8]]));
+    let mut found = tops(&summary);
+    found.sort_by(|one, other| one.0.cmp(&other.0));
+    let expected =
+        [("AAPL".to_owned(), json!("90.0000"), 100, 0, false), ("MSFT".to_owned(), json!("200.0100"), 100, 100, true)];
+    assert_eq!(found, expected);
+}
+
 #[test]
 fn order_of_an_instrument_that_was_not_defined_is_counted_and_leaves_the_books_stale() {
     let summary = replay([(A, packet(1, &opening())), (A, packet(7, &[add(9, 9, b'B', 1)]))]);

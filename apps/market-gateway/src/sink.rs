@@ -337,7 +337,7 @@ impl EventSink for RingSink {
     fn turn<B: Books>(&mut self, books: &B, now_ns: u64) {
         // Books that are whole again, because an image was put in their place, say so here first.
         // Books by event are judged one by one.
-        if self.is_stale && (B::BY_EVENT || !books.is_empty() && !books.is_stale(BookIdx(0))) {
+        if self.is_stale && (B::BY_EVENT || books.are_whole()) {
             (self.is_stale, self.marked) = (false, 0);
         }
         if self.marked < self.used {

@@ -405,7 +405,7 @@ impl<C: Decoder + Default, B: Books, S: EventSink> BookBuilder<C, B, S> {
         let books = &mut self.books;
         C::default().decode_all(message, counts, &mut |event| {
             books.apply(event);
-            if matches!(event, Event::Clear(_)) {
+            if matches!(event, Event::Clear(_) | Event::BookReset(_)) {
                 // Empty books are right only when the messages behind are applied too.
                 books.mark_stale();
             }

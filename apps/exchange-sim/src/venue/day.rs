@@ -58,12 +58,16 @@ impl Venue {
         }
     }
 
-    /// Closes each instrument by a cross, cancels what is left and ends the day.
+    /// Closes each instrument by a cross, cancels what is left and ends the day. One that is quoted
+    /// for the end of its halt closes by a cross instead of resuming (Nasdaq Rule 4754(b)(6)); one
+    /// that is halted, or never opened, has none.
     pub fn close(&mut self, now_ns: u64) {
         self.system(b'M', now_ns);
         for locate in self.locates() {
-            if self.engine.trading_state(locate) == TradingState::Trading {
-                self.cross(locate, now_ns);
+            let has_opened = self.day.opened[usize::from(locate.0 - 1)];
+            let has_cross = matches!(self.engine.trading_state(locate), TradingState::Trading | TradingState::Quoting);
+            if has_opened && has_cross {
+                self.hold_cross(locate, CrossKind::Closing, now_ns);
             }
             let (engine, mut streams) = self.split();
             let _ = engine.close(locate, now_ns, &mut streams);
@@ -96,7 +100,11 @@ impl Venue {
     /// Holds the cross that the instrument's state asks for, and lets it trade. The house shows
     /// its orders once the instrument has opened.
     pub(super) fn cross(&mut self, locate: Locate, now_ns: u64) {
-        let (kind, terms) = (self.next_cross(locate), self.cross_terms(locate));
+        self.hold_cross(locate, self.next_cross(locate), now_ns);
+    }
+
+    fn hold_cross(&mut self, locate: Locate, kind: CrossKind, now_ns: u64) {
+        let terms = self.cross_terms(locate);
         let (engine, mut streams) = self.split();
         let _ = engine.cross(locate, kind, &terms, now_ns, &mut streams);
         if kind == CrossKind::Opening {

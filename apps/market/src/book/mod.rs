@@ -112,6 +112,11 @@ pub trait Books {
     /// level of it found no place.
     fn is_stale(&self, book: BookIdx) -> bool;
 
+    /// No message of the channel is missing, of books that are stale together.
+    fn are_whole(&self) -> bool {
+        !self.is_empty() && !self.is_stale(BookIdx(0))
+    }
+
     /// The book is not known to be wrong, but may be: see [`Trust::Unconfirmed`]. Only books that
     /// are judged one by one are ever so.
     fn is_unconfirmed(&self, book: BookIdx) -> bool {
@@ -119,7 +124,8 @@ pub trait Books {
         false
     }
 
-    /// Messages of the channel are missing: all books are stale until they are rebuilt.
+    /// Messages of the channel are missing: all books are stale until they are rebuilt, each until
+    /// the venue has emptied it.
     fn mark_stale(&mut self);
 
     /// The books are as the feed makes them again: they were rebuilt from an image, and all

@@ -83,6 +83,36 @@ fn instrument_is_closed_by_command_after_its_cross() {
 }
 
 #[test]
+fn instrument_that_is_quoted_behind_a_halt_closes_by_its_cross_and_one_that_is_halted_does_not() {
+    for (is_quoted, told) in [(true, vec!["H H", "H Q", "Q 100 at 99900 C", "H T"]), (false, vec!["H H"])] {
+        let mut venue = venue(&[]);
+        let closing = CrossType::CLOSING;
+        send!(venue, 0, EnterOrder { cross_type: closing, ..enter(1, Side::SELL, 100, MARKET_PRICE.into()) });
+        send!(venue, 1, enter(1, Side::BUY, 100, TEN - 100));
+        feed(&mut venue);
+        operate(&mut venue, "halt ZTEST", 2_000).unwrap();
+        if is_quoted {
+            operate(&mut venue, "quote ZTEST", 3_000).unwrap();
+        }
+        venue.close(4_000);
+        assert_eq!(feed(&mut venue), told);
+        let end = if is_quoted { "executed 1 100 at 99900" } else { "canceled 1 100" };
+        assert!(story(&venue, 0)[1].starts_with(end), "{:?}", story(&venue, 0));
+    }
+}
+
+#[test]
+fn instrument_that_never_opened_has_no_closing_cross() {
+    let mut venue = before(&[]);
+    venue.begin(0);
+    send!(venue, 0, enter(1, Side::SELL, 100, TEN));
+    send!(venue, 1, enter(1, Side::BUY, 100, TEN));
+    feed(&mut venue);
+    venue.close(1);
+    assert_eq!(feed(&mut venue), [""; 0]);
+}
+
+#[test]
 fn cross_is_broken_as_a_whole_and_told_once_on_the_feed() {
     let mut venue = before(&[]);
     venue.begin(0);

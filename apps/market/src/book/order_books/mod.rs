@@ -45,7 +45,10 @@ pub struct OrderBooks {
     orders: Orders,
     levels: Levels<Total>,
     is_large: bool,
+    /// Messages are missing: what they were about is not known.
     is_stale: bool,
+    /// Books that the venue has emptied since: nothing of before counts for them.
+    emptied: BookSet,
     /// Books that lack an order that was refused.
     lacking: BookSet,
     counts: BookCounts,
@@ -120,15 +123,21 @@ impl Books for OrderBooks {
     }
 
     fn is_stale(&self, book: BookIdx) -> bool {
-        self.is_stale || self.lacking.contains(book)
+        self.is_stale && !self.emptied.contains(book) || self.lacking.contains(book)
+    }
+
+    fn are_whole(&self) -> bool {
+        !self.is_empty() && !self.is_stale
     }
 
     fn mark_stale(&mut self) {
         self.is_stale = true;
+        self.emptied.clear();
     }
 
     fn mark_whole(&mut self) {
         self.is_stale = false;
+        self.emptied.clear();
     }
 
     fn clear(&mut self) {
@@ -136,7 +145,7 @@ impl Books for OrderBooks {
         self.levels.clear();
         self.books.clear();
         self.lacking.clear();
-        self.is_stale = false;
+        self.mark_whole();
     }
 
     fn order_parts(&self) -> usize {
@@ -166,6 +175,7 @@ impl OrderBooks {
             levels: Levels::new(capacity.levels),
             is_large: Self::memory(capacity) >= LARGE,
             is_stale: false,
+            emptied: BookSet::new(capacity.books),
             lacking: BookSet::new(capacity.books),
             counts: BookCounts::default(),
         }
@@ -179,7 +189,7 @@ impl OrderBooks {
             + by_locate
             + (books * size_of::<Locate>()) as u128
             + LazyTable::<[Ladder; 2]>::memory(books as u128)
-            + BookSet::memory(books as u128)
+            + 2 * BookSet::memory(books as u128)
             + Orders::memory(orders as u128)
             + Levels::<Total>::memory(levels as u128)
     }
@@ -272,13 +282,17 @@ impl OrderBooks {
         Some(Change { is_top: gone.is_top || came.is_some_and(|change| change.is_top), ..gone })
     }
 
-    /// All orders of one instrument are gone.
+    /// All orders of one instrument are gone, and those that were missed too.
     #[cold]
     pub(super) fn reset(&mut self, symbol: Symbol) -> Option<Change> {
         let book = self.symbols.find(symbol)?;
-        let was_lacking = self.lacking.remove(book);
+        let was_stale = self.is_stale(book);
+        self.lacking.remove(book);
+        if self.is_stale {
+            self.emptied.insert(book);
+        }
         let had_orders = self.empty(book, &[Side::Buy, Side::Sell]);
-        Some(Change { book, is_top: had_orders || was_lacking })
+        Some(Change { book, is_top: had_orders || was_stale })
     }
 
     /// Removes all orders of these sides. Looks at every slot of the order table, a millisecond for

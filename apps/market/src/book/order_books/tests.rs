@@ -216,6 +216,22 @@ fn book_reset_takes_the_orders_of_one_instrument_alone() {
 }
 
 #[test]
+fn book_that_is_reset_behind_a_gap_is_whole_until_the_next_gap() {
+    let mut books = apply(&[buy(1, 100, 10)]);
+    books.mark_stale();
+    let reset = Event::BookReset(BookReset { rpt_seq: 0, at_ns: 0, symbol: named("AAPL") });
+    let change = books.apply(&reset);
+    assert!(change.is_some_and(|change| change.is_top));
+    assert!(!books.is_stale(BookIdx(0)) && books.is_stale(BookIdx(1)) && !books.are_whole());
+    books.mark_stale();
+    assert!(books.is_stale(BookIdx(0)));
+    // It is empty already, and its quote says that it is stale.
+    assert!(books.apply(&reset).is_some_and(|change| change.is_top));
+    books.mark_whole();
+    assert!(books.are_whole() && !books.is_stale(BookIdx(1)));
+}
+
+#[test]
 fn clear_empties_the_books_and_makes_them_fresh() {
     let mut books = apply(&[buy(1, 5, 100), buy(2, 5, 101)]);
     books.mark_stale();
