@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use order_entry::risk::{InstrumentIdx, KillCause, KillSwitch, Limits};
+use order_entry::risk::{InstrumentIdx, KillCause, KillSwitch, Limits, StrategyIdx};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 
@@ -21,6 +21,9 @@ use crate::limits::LimitsFile;
 /// Bytes of a command's line that are read.
 const LINE_MAX: usize = 256;
 
+/// In front of a strategy's name.
+const STRATEGY: &str = "strategy ";
+
 /// How long a command's line may take; nobody else is heard meanwhile.
 const LINE_TIME: Duration = Duration::from_secs(1);
 /// The same of who may not command.
@@ -29,7 +32,8 @@ const STRANGERS_TIME: Duration = Duration::from_millis(20);
 /// How long the hot core may take to say how it is; it looks once a turn.
 const STATUS_MAX: Duration = Duration::from_secs(2);
 
-const COMMANDS: &str = "the commands are status, arm, disarm, cancel, kill, reload, unblock SYMBOL, alone, handover";
+const COMMANDS: &str = "the commands are status, arm, disarm, cancel, kill, reload, unblock SYMBOL, alone, handover, \
+                        kill strategy NAME, arm strategy NAME";
 
 /// A command for the hot core.
 #[derive(Debug)]
@@ -51,13 +55,18 @@ pub enum Command {
     Limits(Box<Limits>),
     /// A person has compared this instrument with the venue.
     Unblock(InstrumentIdx),
+    /// Stop one strategy and cancel its orders; others trade on.
+    KillStrategy(StrategyIdx),
+    /// Let a strategy that was stopped trade again.
+    ArmStrategy(StrategyIdx),
 }
 
 /// What the thread hears.
 #[derive(Clone, Debug, Default)]
 pub struct ControlConfig {
     /// A socket that takes one command a line: `status`, `arm`, `disarm`, `cancel`, `kill`,
-    /// `reload`, `unblock SYMBOL`, `alone`, `handover`. By default none.
+    /// `reload`, `unblock SYMBOL`, `alone`, `handover`, `kill strategy NAME`, `arm strategy NAME`.
+    /// By default none.
     pub socket: Option<PathBuf>,
     /// The kill switch is thrown when this file appears. By default none.
     pub kill_file: Option<PathBuf>,
@@ -215,6 +224,8 @@ impl Control {
             ("alone", "") => Command::Alone,
             ("handover", "") => Command::HandOver,
             ("reload", "") => Command::Limits(self.limits()?.limits()),
+            ("kill", of) if of.starts_with(STRATEGY) => Command::KillStrategy(self.strategy(of)?),
+            ("arm", of) if of.starts_with(STRATEGY) => Command::ArmStrategy(self.strategy(of)?),
             ("unblock", symbol) => Command::Unblock(self.instrument(symbol)?),
             _ => return Err(COMMANDS.to_owned()),
         };
@@ -233,6 +244,13 @@ impl Control {
             return Err("venue_prevents_self_match needs the key `self_match` in [venue]: restart with it".to_owned());
         }
         Ok(file)
+    }
+
+    /// The strategy that `of` names, behind the word for it.
+    fn strategy(&self, of: &str) -> Result<StrategyIdx, String> {
+        let name = of.strip_prefix(STRATEGY).unwrap_or(of);
+        let place = self.config.strategies.iter().position(|strategy| strategy == name);
+        place.map(|idx| StrategyIdx(idx as u16)).ok_or_else(|| "the limits have no such strategy".to_owned())
     }
 
     fn instrument(&self, symbol: &str) -> Result<InstrumentIdx, String> {

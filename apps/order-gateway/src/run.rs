@@ -521,6 +521,19 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                 }
             }
             Command::Unblock(instrument) => core.unblock(instrument, now_ns),
+            Command::KillStrategy(strategy) => {
+                if core.kill_strategy(strategy, now_ns) {
+                    report(&format!(
+                        "strategy {} is stopped: its orders are canceled, and others trade on",
+                        strategy.0
+                    ));
+                }
+            }
+            Command::ArmStrategy(strategy) => {
+                if core.arm_strategy(strategy, now_ns) {
+                    report(&format!("strategy {} may trade again", strategy.0));
+                }
+            }
             Command::Limits(limits) => match core.set_limits(limits, now_ns) {
                 // Commands are rare, so that the old block may be freed here.
                 Ok(_old) => report(&format!("limits of version {} are in force", core.risk().limits().version)),

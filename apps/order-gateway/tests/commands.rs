@@ -14,6 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use order_entry::journal::{Entry, Records};
+use order_entry::risk::StrategyIdx;
 use tempfile::TempDir;
 
 const VENUE: &str = "[venue]\nprotocol = \"ouch50\"\nprimary = \"127.0.0.1:9\"\nuser = \"TRADER\"\n\
@@ -31,7 +32,11 @@ struct Running {
 impl Running {
     /// A gateway that can be reached.
     fn start() -> Self {
-        let running = Self::begin(tempfile::tempdir().unwrap());
+        Self::start_with(&limits(1, "ZIEXT", ""))
+    }
+
+    fn start_with(bounds: &str) -> Self {
+        let running = Self::begin(tempfile::tempdir().unwrap(), bounds);
         running.wait_for("lets orders pass");
         while UnixStream::connect(running.path("socket")).is_err() {
             thread::yield_now();
@@ -39,7 +44,7 @@ impl Running {
         running
     }
 
-    fn begin(directory: TempDir) -> Self {
+    fn begin(directory: TempDir, of_limits: &str) -> Self {
         let path = |name: &str| directory.path().join(name);
         let [bounds, control, kill_file, journal] = ["limits", "socket", "KILL", "journal"].map(path);
         let config = format!(
@@ -47,7 +52,7 @@ impl Running {
              path = {journal:?}\nmegabytes = 2\nreserve_megabytes = 1\n"
         );
         std::fs::write(path("config"), config).unwrap();
-        std::fs::write(path("limits"), limits(1, "ZIEXT", "")).unwrap();
+        std::fs::write(path("limits"), of_limits).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_order-gateway"))
             .arg("run")
             .arg(path("config"))
@@ -177,6 +182,21 @@ fn word_that_makes_no_sense_is_refused_with_those_that_do() {
         gateway.refuses(symbol, "refused: there is no such instrument");
     }
     gateway.becomes("disarmed");
+}
+
+#[test]
+fn one_strategy_is_stopped_and_armed_by_its_name() {
+    let gateway = Running::start_with(&(limits(1, "ZIEXT", "") + "[[strategies]]\nname = \"my joiner\"\n"));
+    gateway.obeys("arm");
+    gateway.becomes("armed; session closed");
+    gateway.obeys("kill strategy my joiner");
+    gateway.wait_for("strategy 0 is stopped: its orders are canceled, and others trade on");
+    gateway.becomes("armed; stopped strategies 0; session closed");
+    gateway.wait_for_entry(&Entry::Strategy { strategy: StrategyIdx(0), is_stopped: true });
+    gateway.refuses("kill strategy joiner", "refused: the limits have no such strategy");
+    gateway.refuses("arm strategy", "refused: the commands are");
+    gateway.obeys("arm strategy my joiner");
+    gateway.becomes("armed; session closed");
 }
 
 #[test]

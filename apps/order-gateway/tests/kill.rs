@@ -5,10 +5,11 @@ mod common;
 
 use common::line::Line;
 use common::{Buyer, RESERVE, SECOND, STOCK, TestGateway, Venue, book, config, gateway};
+use order_entry::Refusal;
 use order_entry::journal::Journal;
 use order_entry::orders::{VenueEvent, VenueStatus};
-use order_entry::risk::KillSwitch;
-use order_gateway::{Core, Gateway};
+use order_entry::risk::{KillSwitch, Level, LevelLimits, Limit, Rate, StrategyIdx};
+use order_gateway::{Core, CoreConfig, Gateway};
 
 type LineGateway = Gateway<Buyer, Line, Vec<u8>>;
 
@@ -193,4 +194,88 @@ fn cancel_of_a_thrown_switch_that_was_swallowed_is_sent_again_when_the_venue_say
     say(&mut gateway, 1, VenueEvent::Status(VenueStatus { is_live: true, cum: 0, leaves: 10 }), 11 * SECOND);
     gateway.tick(9 * SECOND + 3_100 * MS).unwrap();
     assert_eq!(canceled(&gateway), [1, 1]);
+}
+
+/// Each of two strategies may trade as much as it likes.
+fn with_strategies(kill: &KillSwitch) -> CoreConfig {
+    let credit = i64::MAX;
+    let (buy_credit_max, sell_credit_max, orders) = (credit, credit, Rate::new(1_000_000, 1_000));
+    let of = LevelLimits { qty_max: 1_000, notional_max: credit, buy_credit_max, sell_credit_max, orders };
+    let mut config = config(kill);
+    config.manager.limits.strategies = [of, of].into();
+    config
+}
+
+/// The outcome of an order of the strategy: its id, or the limit that refuses it.
+fn order(gateway: &mut LineGateway, strategy: u16, qty: u32, now_ns: u64) -> Result<u64, Limit> {
+    let before = gateway.strategy().ids.len();
+    gateway.strategy_mut().strategy = StrategyIdx(strategy);
+    gateway.on_book(&book(qty, now_ns));
+    match gateway.strategy().refusals.last() {
+        _ if gateway.strategy().ids.len() > before => Ok(gateway.strategy().ids[before]),
+        Some(Refusal::Risk(reject)) => {
+            assert_eq!(reject.level, Some(Level::Strategy(StrategyIdx(strategy))));
+            Err(reject.limit)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn strategy_that_is_stopped_has_no_orders_and_others_trade_on_also_after_a_restart() {
+    let kill = KillSwitch::new();
+    let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
+    let mut gateway = Gateway::new(Buyer::default(), Core::new(with_strategies(&kill), Line::new(), journal));
+    gateway.core_mut().arm(SECOND);
+    for (id, strategy) in [(1, 0), (2, 1), (3, 1)] {
+        assert_eq!(order(&mut gateway, strategy, 10, id * SECOND), Ok(id));
+        say(&mut gateway, id, VenueEvent::Accepted { venue_id: 900 + id }, id * SECOND);
+    }
+    assert!(!gateway.core_mut().kill_strategy(StrategyIdx(2), 4 * SECOND), "there is no third");
+    assert!(gateway.core_mut().kill_strategy(StrategyIdx(1), 4 * SECOND));
+    assert_eq!(canceled(&gateway), [2, 3]);
+    let status = gateway.core().status();
+    assert!(status.starts_with("armed; stopped strategies 1; session open; 3 live orders"), "{status}");
+    assert_eq!(order(&mut gateway, 1, 10, 4 * SECOND), Err(Limit::StrategyStopped));
+    assert!(order(&mut gateway, 0, 20, 4 * SECOND).is_ok());
+    // A cancel that the venue refuses is sent again.
+    say(&mut gateway, 2, VenueEvent::Canceled { reason: 0 }, 4 * SECOND);
+    say(&mut gateway, 3, VenueEvent::CancelRefused { reason: 7 }, 4 * SECOND);
+    gateway.tick(4 * SECOND + 99 * MS).unwrap();
+    assert_eq!(canceled(&gateway), [2, 3]);
+    gateway.tick(4 * SECOND + 100 * MS).unwrap();
+    assert_eq!(canceled(&gateway), [2, 3, 3]);
+    say(&mut gateway, 3, VenueEvent::CancelRefused { reason: 7 }, 5 * SECOND);
+    // Neither a restart nor the arming of the gate lifts it.
+    let memory = gateway.core().journal().memory().clone();
+    let (core, _) = Core::recover(with_strategies(&kill), Line::new(), memory, RESERVE).unwrap();
+    let mut again = Gateway::new(Buyer::default(), core);
+    again.core_mut().arm(6 * SECOND);
+    again.tick(6 * SECOND).unwrap();
+    assert_eq!(canceled(&again), [3]);
+    say(&mut again, 3, VenueEvent::Canceled { reason: 0 }, 6 * SECOND);
+    assert_eq!(order(&mut again, 1, 30, 7 * SECOND), Err(Limit::StrategyStopped));
+    assert!(again.core_mut().arm_strategy(StrategyIdx(1), 8 * SECOND));
+    assert!(order(&mut again, 1, 30, 8 * SECOND).is_ok());
+    (9..20).for_each(|second| again.tick(second * SECOND).unwrap());
+    assert_eq!(canceled(&again), [3]);
+}
+
+#[test]
+fn replace_of_a_strategy_that_is_stopped_is_refused() {
+    let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
+    let core = Core::new(with_strategies(&KillSwitch::new()), Line::new(), journal);
+    let mut gateway = Gateway::new(Buyer::default(), core);
+    gateway.core_mut().arm(SECOND);
+    assert_eq!(order(&mut gateway, 1, 10, SECOND), Ok(1));
+    say(&mut gateway, 1, VenueEvent::Accepted { venue_id: 901 }, SECOND);
+    gateway.core_mut().session_mut().room = 0;
+    gateway.core_mut().kill_strategy(StrategyIdx(1), SECOND);
+    assert!(canceled(&gateway).is_empty(), "the line has no room");
+    gateway.core_mut().session_mut().room = 9;
+    gateway.strategy_mut().replace = Some(1);
+    gateway.on_book(&book(20, SECOND + MS));
+    assert_eq!(gateway.core().counts().replaces, 0);
+    gateway.tick(SECOND + 2 * MS).unwrap();
+    assert_eq!(canceled(&gateway), [1]);
 }

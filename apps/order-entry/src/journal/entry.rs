@@ -139,6 +139,13 @@ pub enum Entry {
         /// Its number in the session.
         number: u64,
     },
+    /// A strategy was stopped, or goes on. No other record changes it.
+    Strategy {
+        /// By its position in the limits.
+        strategy: StrategyIdx,
+        /// It was stopped.
+        is_stopped: bool,
+    },
 }
 
 impl Entry {
@@ -164,6 +171,7 @@ impl Entry {
             Self::Gap => 14,
             Self::Unread { .. } => 15,
             Self::Opening { .. } => 16,
+            Self::Strategy { .. } => 17,
         }
     }
 
@@ -210,6 +218,10 @@ impl Entry {
                 out.put(symbol.0);
                 out.put(instrument.0.to_le_bytes());
                 out.put(position.to_le_bytes());
+            }
+            Self::Strategy { strategy, is_stopped } => {
+                out.put(strategy.0.to_le_bytes());
+                out.put([u8::from(is_stopped)]);
             }
         }
         out.0
@@ -260,6 +272,10 @@ impl Entry {
             16 => {
                 let (symbol, instrument) = (Symbol(from.take()?), InstrumentIdx(from.u32()?));
                 Self::Opening { symbol, instrument, position: from.i64()? }
+            }
+            17 => {
+                let strategy = StrategyIdx(u16::from_le_bytes(from.take()?));
+                Self::Strategy { strategy, is_stopped: from.u8()? != 0 }
             }
             _ => return None,
         };

@@ -126,6 +126,11 @@ impl Rebuild {
                 self.is_armed = false;
                 true
             }
+            // Limits that have no such strategy any more refuse its orders by themselves.
+            Entry::Strategy { strategy, is_stopped } => {
+                gate.stop_strategy(strategy, is_stopped);
+                true
+            }
             Entry::Gap => {
                 self.gap(table);
                 true

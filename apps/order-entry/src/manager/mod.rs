@@ -26,7 +26,9 @@ use crate::journal::{Entry, Full, Journal, JournalError, JournalMemory, Rebuild,
 use crate::orders::{
     Alarm, OrderCapacity, OrderField, OrderKey, OrderRules, OrderTable, Query, RequestError, TradeTotals,
 };
-use crate::risk::{InstrumentIdx, KillCause, KillSwitch, Limits, RiskCapacity, RiskGate, RiskReject, StaleLimits};
+use crate::risk::{
+    InstrumentIdx, KillCause, KillSwitch, Limits, RiskCapacity, RiskGate, RiskReject, StaleLimits, StrategyIdx,
+};
 use crate::session::SendError;
 
 /// What an [`OrderManager`] is made of.
@@ -223,6 +225,20 @@ impl<M: JournalMemory> OrderManager<M> {
         if self.journal.memory().sync(self.journal.end()).is_err() {
             self.alarms += 1;
         }
+    }
+
+    /// Stops a strategy, or lets it go on: see [`RiskGate::stop_strategy`]. A stop is on the disk
+    /// when this returns, as a throw of the kill switch is. False, and nothing happens, where the
+    /// strategy has no limits.
+    pub fn stop_strategy(&mut self, strategy: StrategyIdx, is_stopped: bool, now_ns: u64) -> bool {
+        if !self.gate.stop_strategy(strategy, is_stopped) {
+            return false;
+        }
+        self.note(&Entry::Strategy { strategy, is_stopped }, now_ns);
+        if is_stopped && self.journal.memory().sync(self.journal.end()).is_err() {
+            self.alarms += 1;
+        }
+        true
     }
 
     /// The wall clock has stepped: this is added from now on to the clock of the calls for the time

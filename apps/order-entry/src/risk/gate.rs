@@ -8,7 +8,7 @@ use super::kill::KillSwitch;
 use super::levels::Levels;
 use super::limits::{Limits, StaleLimits};
 use super::multiplier::Multiplier;
-use super::order::{InstrumentIdx, NewOrder};
+use super::order::{InstrumentIdx, NewOrder, StrategyIdx};
 use super::passed::Pending;
 use super::rate::Bucket;
 use super::reject::{Limit, RiskReject};
@@ -109,6 +109,23 @@ impl RiskGate {
     /// Whether orders may pass.
     pub fn is_armed(&self) -> bool {
         self.kill.throws() == self.armed_for
+    }
+
+    /// Refuses the orders and replaces of one strategy from now on, or takes them again; cancels
+    /// pass. Neither the kill switch nor the arming of the gate changes it. False where the
+    /// strategy has no limits.
+    pub fn stop_strategy(&mut self, strategy: StrategyIdx, is_stopped: bool) -> bool {
+        self.levels.stop(strategy, is_stopped)
+    }
+
+    /// The strategies that are stopped. For people: costs a look at each.
+    pub fn stopped_strategies(&self) -> impl Iterator<Item = StrategyIdx> + '_ {
+        (0..self.limits.strategies.len()).map(|idx| StrategyIdx(idx as u16)).filter(|idx| self.levels.is_stopped(*idx))
+    }
+
+    /// Whether the strategy is stopped.
+    pub fn is_stopped(&self, strategy: StrategyIdx) -> bool {
+        self.levels.is_stopped(strategy)
     }
 
     /// Why the gate refuses orders.

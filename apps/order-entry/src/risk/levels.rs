@@ -72,6 +72,7 @@ pub(super) struct Ask {
 struct OfStrategy {
     sums: Account,
     orders: Bucket,
+    is_stopped: bool,
 }
 
 /// The buckets of both levels with one message more.
@@ -98,11 +99,25 @@ impl Levels {
         Self { strategies, firm_orders: Bucket::EMPTY }
     }
 
+    /// Stops a strategy, or lets it go on. Whether there is one with limits.
+    pub(super) fn stop(&mut self, strategy: StrategyIdx, is_stopped: bool) -> bool {
+        let of = self.strategies.get_mut(usize::from(strategy.0));
+        of.map(|of| of.is_stopped = is_stopped).is_some()
+    }
+
+    pub(super) fn is_stopped(&self, strategy: StrategyIdx) -> bool {
+        self.strategies.get(usize::from(strategy.0)).is_some_and(|of| of.is_stopped)
+    }
+
     /// The limits of the strategy, then those of the firm, whose sums are those of `account`.
     #[inline]
     pub(super) fn check(&self, limits: &Limits, account: &Account, ask: &Ask) -> Result<(), RiskReject> {
         let idx = usize::from(ask.strategy.0);
         match (limits.strategies.get(idx), self.strategies.get(idx)) {
+            (Some(_), Some(OfStrategy { is_stopped: true, .. })) => {
+                let level = Some(Level::Strategy(ask.strategy));
+                return Err(RiskReject { level, ..reject(Limit::StrategyStopped, 0, 0) });
+            }
             (Some(of), Some(strategy)) => of.check(&strategy.sums, ask, Level::Strategy(ask.strategy))?,
             _ if idx > 0 || !limits.strategies.is_empty() => {
                 return Err(reject(Limit::UnknownStrategy, limits.strategies.len() as i64, idx as i64));

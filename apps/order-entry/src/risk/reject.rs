@@ -67,11 +67,13 @@ pub enum Limit {
     StrategyRate,
     /// Messages of the firm.
     FirmRate,
+    /// The strategy is stopped.
+    StrategyStopped,
 }
 
 impl Limit {
     /// All of them, for counters and tables.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::KillSwitch,
         Self::Disarmed,
         Self::UnknownInstrument,
@@ -100,6 +102,7 @@ impl Limit {
         Self::UnknownStrategy,
         Self::StrategyRate,
         Self::FirmRate,
+        Self::StrategyStopped,
     ];
 
     /// The name in reports and in the journal.
@@ -133,6 +136,7 @@ impl Limit {
             Self::UnknownStrategy => "unknown strategy",
             Self::StrategyRate => "rate of the strategy",
             Self::FirmRate => "rate of the firm",
+            Self::StrategyStopped => "stopped",
         }
     }
 
@@ -144,7 +148,12 @@ impl Limit {
             Self::InstrumentRate | Self::PortRate | Self::UnitRate | Self::StrategyRate | Self::FirmRate => {
                 Unit::Messages
             }
-            Self::KillSwitch | Self::Disarmed | Self::Restricted | Self::StaleBook | Self::NoReference => Unit::None,
+            Self::KillSwitch
+            | Self::Disarmed
+            | Self::Restricted
+            | Self::StaleBook
+            | Self::NoReference
+            | Self::StrategyStopped => Unit::None,
             _ => Unit::Count,
         }
     }

@@ -93,6 +93,8 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
                         if self.mass_cancel.is_killed && self.manager.orders().live_count() > 0 {
                             self.mass_cancel.begin();
                         }
+                        // Likewise those of a strategy that is stopped.
+                        self.stopped.begin();
                         Told::Open
                     }
                     _ if events.is_empty() => Told::Nothing,

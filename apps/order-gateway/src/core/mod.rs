@@ -7,6 +7,7 @@ mod mass_cancel;
 mod notice;
 mod requests;
 mod status;
+mod stopped;
 
 use core::fmt;
 
@@ -19,6 +20,7 @@ use order_entry::session::VenueSession;
 use order_entry::{ManagerConfig, OrderEvents, OrderManager};
 
 use self::mass_cancel::MassCancel;
+use self::stopped::StoppedCancels;
 use crate::drop_copy::{Difference, Reconciler, Trade};
 
 pub(crate) use answers::Told;
@@ -125,6 +127,7 @@ pub struct Core<S, M> {
     /// Throws of the switch that were acted upon.
     throws: u64,
     mass_cancel: MassCancel,
+    stopped: StoppedCancels,
     /// The switch that was thrown, until somebody arms.
     killed: Option<Killed>,
     /// What a person was not told yet; with more than it holds, the first ones are.
@@ -165,6 +168,8 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             core.stay_killed(killed);
             core.mass_cancel.is_of_journal = true;
         }
+        // Where one is stopped, its orders may live.
+        core.stopped.begin();
         Ok((core, rebuild))
     }
 
@@ -180,6 +185,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             throws: kill.throws(),
             kill,
             mass_cancel: MassCancel::NONE,
+            stopped: StoppedCancels::NONE,
             killed: None,
             notices: ArrayVec::new(),
             answer_timeout_ns,
@@ -353,6 +359,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     pub fn poll(&mut self, now_ns: u64) {
         self.poll_unanswered(now_ns);
         self.poll_kill(now_ns);
+        self.poll_stopped(now_ns);
     }
 
     /// Asks the venue to end the connection.

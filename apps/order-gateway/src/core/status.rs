@@ -16,10 +16,15 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             None => "disarmed".to_owned(),
         };
         let session = if self.session.is_open() { "open" } else { "closed" };
+        let stopped: Vec<_> = self.manager.risk().stopped_strategies().map(|idx| idx.0.to_string()).collect();
+        let stopped = match &stopped[..] {
+            [] => String::new(),
+            numbers => format!("; stopped strategies {}", numbers.join(", ")),
+        };
         let in_doubt = orders.live().filter(|(_, order)| order.is_in_doubt()).count();
         let (live, counts) = (orders.live_count(), self.counts());
         format!(
-            "{gate}; session {session}; {live} live orders, {in_doubt} in doubt; {} alarms, {} unread",
+            "{gate}{stopped}; session {session}; {live} live orders, {in_doubt} in doubt; {} alarms, {} unread",
             counts.alarms, counts.unread
         )
     }

@@ -95,6 +95,8 @@ pub(super) fn all() -> Vec<Entry> {
         Entry::Unread { number: 7 },
         Entry::Opening { symbol, instrument, position: i64::MIN },
         Entry::Unblocked { symbol, instrument },
+        Entry::Strategy { strategy: StrategyIdx(3), is_stopped: true },
+        Entry::Strategy { strategy: StrategyIdx(0), is_stopped: false },
         Entry::Received { number: u64::MAX },
     ];
     answers.chain(refused).chain(others).collect()
