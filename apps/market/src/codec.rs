@@ -7,6 +7,7 @@
 use core::fmt;
 
 use crate::event::Event;
+use crate::sbe::SbeError;
 
 /// Turns the messages of one feed into events. Holds the state that decoding needs: for most feeds
 /// none, for PITCH the last second.
@@ -126,6 +127,17 @@ pub enum MessageError {
 }
 
 impl MessageError {
+    /// Why a message of SBE, of this type, gave no event.
+    pub(crate) const fn of_layout(error: SbeError, kind: u8) -> Self {
+        match error {
+            SbeError::UnknownTemplate(_) => Self::Unknown { kind },
+            _ => {
+                let (expected, found) = error.lengths();
+                Self::Length { kind, expected, found }
+            }
+        }
+    }
+
     /// The type of a message that gave no event.
     pub(crate) const fn kind(self) -> Option<u8> {
         match self {

@@ -10,7 +10,7 @@ use super::layout::{
 };
 use crate::codec::{Decoder, MessageCounts, MessageError};
 use crate::event::{self, DepthAction, Event, Liquidity};
-use crate::sbe::{MessageHead, SbeError};
+use crate::sbe::{MessageHead, SbeError, kind_of};
 use crate::units::{Locate, OrderRef, Price, Price9, Side, Symbol};
 
 /// The decoder of all feeds of a channel. Its state is how much of a snapshot is still to come.
@@ -126,21 +126,10 @@ impl Decoder for B3Umdf {
             Trade::ID => trade(head, body, each),
             _ => self.other(head, body, each),
         };
-        match decoded {
-            Ok(()) => counts.by_type[usize::from(kind)] += 1,
-            Err(SbeError::UnknownTemplate(_)) => return Err(MessageError::Unknown { kind }),
-            Err(error) => {
-                let (expected, found) = error.lengths();
-                return Err(MessageError::Length { kind, expected, found });
-            }
-        }
+        decoded.map_err(|error| MessageError::of_layout(error, kind))?;
+        counts.by_type[usize::from(kind)] += 1;
         Ok(())
     }
-}
-
-/// Templates are numbers below 256 so far; a larger one is unknown, and counted under 255.
-const fn kind_of(template: u16) -> u8 {
-    if template < 0xff { template as u8 } else { 0xff }
 }
 
 /// The bit of an event's last message.

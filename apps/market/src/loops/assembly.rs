@@ -38,14 +38,13 @@ impl Assembly {
         Self { bytes: Vec::with_capacity(len_max), ..Self::default() }
     }
 
-    /// A snapshot begins with a message of the loop's packet `packet`. Returns whether one that was
-    /// not whole is given up for it.
-    pub(super) fn begin(&mut self, head: SnapshotHead, packet: u64, message: &[u8]) -> bool {
-        let was_open = self.give_up();
+    /// A snapshot begins with a message of the loop's packet `packet`. One that was not whole is
+    /// given up for it.
+    pub(super) fn begin(&mut self, head: SnapshotHead, packet: u64, message: &[u8]) {
+        self.give_up();
         if self.keep(message) {
             (self.head, self.left, self.packet) = (Some(head), head.orders, packet);
         }
-        was_open
     }
 
     /// Orders of the snapshot. Packets of a loop are numbered without a hole.
@@ -104,7 +103,7 @@ mod tests {
     /// An assembly of a snapshot of four orders, whose head was in packet 5.
     fn begun() -> Assembly {
         let mut assembly = Assembly::new(64);
-        assert!(!assembly.begin(head(4), 5, b"head"));
+        assembly.begin(head(4), 5, b"head");
         assembly
     }
 
@@ -135,7 +134,7 @@ mod tests {
         let mut assembly = begun();
         let step = assembly.add(Symbol::from_number(7), 1, 5, &[0; 1_000]);
         assert_eq!((step, assembly.bytes.capacity()), (Step::Broken, 64));
-        assert!(!assembly.begin(head(1), 6, &[0; 1_000]));
+        assembly.begin(head(1), 6, &[0; 1_000]);
         assert_eq!(add(&mut assembly, 1, 6), Step::Stray);
     }
 

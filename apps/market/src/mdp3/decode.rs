@@ -8,7 +8,7 @@ use super::layout::{
 };
 use crate::codec::{Decoder, MessageCounts, MessageError};
 use crate::event::{self, DepthAction, Event, Liquidity, OrderAction};
-use crate::sbe::{Group, MessageHead, SbeError};
+use crate::sbe::{Group, MessageHead, SbeError, kind_of};
 use crate::units::{Locate, OrderRef, Price9, Side, Symbol};
 
 /// The decoder of all feeds of a channel. It has no state.
@@ -89,25 +89,14 @@ impl Decoder for Mdp3 {
             TradeSummary::ID => trades(head, body, each),
             _ => other(head, body, each),
         };
-        match decoded {
-            Ok(()) => counts.by_type[usize::from(kind)] += 1,
-            Err(SbeError::UnknownTemplate(_)) => return Err(MessageError::Unknown { kind }),
-            Err(error) => {
-                let (expected, found) = error.lengths();
-                return Err(MessageError::Length { kind, expected, found });
-            }
-        }
+        decoded.map_err(|error| MessageError::of_layout(error, kind))?;
+        counts.by_type[usize::from(kind)] += 1;
         Ok(())
     }
 }
 
 /// Books, trades, volumes, statistics and snapshots of instruments whose quantities have 64 bits.
 const LONG_QUANTITY: [u8; 5] = [64, 65, 66, 67, 69];
-
-/// Templates are numbers below 256 so far; a larger one is unknown, and counted under 255.
-const fn kind_of(template: u16) -> u8 {
-    if template < 0xff { template as u8 } else { 0xff }
-}
 
 /// The bit of an event's last message.
 const END_OF_EVENT: u8 = 1 << 7;

@@ -82,15 +82,11 @@ impl Decoder for MemoirDepth {
             OrderExecuted::ID => executed(head, body, each),
             _ => self.other(head, body, each),
         };
-        match decoded {
-            Ok(()) => counts.by_type[usize::from(kind)] += 1,
-            Err(Refusal::Undefined) => return Err(MessageError::Undefined { kind }),
-            Err(Refusal::Layout(SbeError::UnknownTemplate(_))) => return Err(MessageError::Unknown { kind }),
-            Err(Refusal::Layout(error)) => {
-                let (expected, found) = error.lengths();
-                return Err(MessageError::Length { kind, expected, found });
-            }
-        }
+        decoded.map_err(|refusal| match refusal {
+            Refusal::Undefined => MessageError::Undefined { kind },
+            Refusal::Layout(error) => MessageError::of_layout(error, kind),
+        })?;
+        counts.by_type[usize::from(kind)] += 1;
         Ok(())
     }
 }

@@ -64,6 +64,12 @@ pub enum SbeError {
     DataOverrun,
 }
 
+/// A template as the type of a message. Those that are decoded here are below 255; others are
+/// unknown, and counted under that.
+pub(crate) const fn kind_of(template: u16) -> u8 {
+    if template < 0xff { template as u8 } else { 0xff }
+}
+
 impl SbeError {
     /// Bytes that were needed and found, where the error is about them.
     pub const fn lengths(self) -> (usize, usize) {

@@ -295,10 +295,10 @@ impl OrderBooks {
         Some(Change { book, is_top: had_orders || was_stale })
     }
 
-    /// Removes all orders of these sides. Looks at every slot of the order table, a millisecond for
-    /// each quarter of a million, until the last of them is found, and at none where there are no
-    /// orders: venues do it after a failure, and snapshots that heal a book, not while all is well.
-    /// Returns whether there were some.
+    /// Removes all orders of these sides. Looks at each slot of the order table until the last of
+    /// them is found, some milliseconds in a large one, and at none where there are no orders:
+    /// venues do it after a failure, and snapshots that heal a book, not while all is well. Returns
+    /// whether there were some.
     #[cold]
     pub(super) fn empty(&mut self, book: BookIdx, sides: &[Side]) -> bool {
         let count = sides.iter().map(|&side| self.orders_of_side(book, side)).sum::<u32>();

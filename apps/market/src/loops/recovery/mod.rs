@@ -220,11 +220,10 @@ impl<C: LoopFeed> Recovery<C> {
         match C::part(message, B::BY_ORDER) {
             SnapshotPart::Head(head) if self.is_open => {
                 self.counts.incomplete += u64::from(self.assembly.give_up());
-                if !self.is_of_use(&head) {
-                } else if head.orders == 0 {
-                    self.apply(&head, core::iter::once(message), books, counts, each);
-                } else {
-                    self.assembly.begin(head, packet, message);
+                match (self.is_of_use(&head), head.orders) {
+                    (false, _) => {}
+                    (true, 0) => self.apply(&head, core::iter::once(message), books, counts, each),
+                    (true, _) => self.assembly.begin(head, packet, message),
                 }
             }
             SnapshotPart::Orders { symbol, count } if self.is_open => {
