@@ -310,10 +310,13 @@ fn serve(flags: ServeFlags) -> Result<(), Error> {
     let settings = flags.settings();
     let (fix, ouch42, ilink3) = (flags.fix, flags.ouch42, flags.ilink3);
     let boe = [(flags.boe2, BoeVersion::V2), (flags.boe3, BoeVersion::V3)];
-    let copies = flags.fix_drop_copy.clone();
+    let (copies, flow) = (flags.fix_drop_copy.clone(), flags.flow);
     let (quote_for, operator) = (flags.quote_for, operator(flags.script.as_deref(), flags.control)?);
     let mut exchange = Exchange::open(&settings, &flags.serving())?;
     exchange.quote_for(quote_for);
+    if let Some(per_second) = flow {
+        exchange.set_flow(per_second, settings.seed);
+    }
     exchange.set_operator(operator);
     for (of, address) in copies {
         print(&format!("drop copies by FIX of {of} at {}\n", exchange.open_copies(address, of)?));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use exchange_sim::{
     AccountSettings, CopiesOf, FaultPlan, FaultRule, Interface, RerequestSettings, SendSockets, Serving, SessionName,
-    Settings, parse_duration, parse_server_address,
+    Settings, parse_duration, parse_positive, parse_server_address,
 };
 use market::truth::Group;
 use matching_engine::OnHalt;
@@ -63,6 +63,10 @@ pub(crate) struct ServeFlags {
     /// find somebody.
     #[arg(long, value_name = "SHARES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=999_999))]
     house: u32,
+    /// Publish so many messages a second besides, by orders of the venue itself that come and go
+    /// around the opening price; k, M and G are understood.
+    #[arg(long, value_name = "MESSAGES", value_parser = parse_positive)]
+    pub(crate) flow: Option<u64>,
     /// A fault: FAULT=CHANCE or FAULT@NUMBER, where FAULT is lost-ack, half-open,
     /// sequence-surprise, throttle or crossing-fill. May be repeated.
     #[arg(long = "fault", value_name = "FAULT")]

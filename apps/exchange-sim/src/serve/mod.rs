@@ -238,6 +238,12 @@ impl Exchange {
         self.quote_for = duration;
     }
 
+    /// Publishes so many messages a second besides those of accounts while the market is open, as
+    /// [`Venue::set_flow`]. By default none.
+    pub fn set_flow(&mut self, per_second: u64, seed: u64) {
+        self.venue.set_flow(per_second, seed);
+    }
+
     /// Obeys an operator: halts, auctions, trades that are broken.
     pub fn set_operator(&mut self, operator: Operator) {
         self.operator = Some(operator);
@@ -291,7 +297,8 @@ impl Exchange {
             }
             let (venue, since_start) = (&mut self.venue, started.elapsed());
             let obeyed = self.operator.as_mut().is_some_and(|it| it.turn(venue, since_start, now_ns()));
-            if !self.turn(now_ns())? && !obeyed {
+            let flowed = is_open && self.venue.flow(now_ns());
+            if !self.turn(now_ns())? && !obeyed && !flowed {
                 thread::sleep(IDLE_SLEEP);
             }
         }
@@ -420,7 +427,11 @@ fn cannot_listen(address: SocketAddrV4, error: std::io::Error) -> Error {
 impl fmt::Display for Served {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = &self.counts;
-        writeln!(f, "{} messages of accounts, {} messages published", counts.messages, self.published)?;
+        writeln!(
+            f,
+            "{} messages of accounts, {} of them queries, {} messages published",
+            counts.messages, counts.queries, self.published
+        )?;
         writeln!(
             f,
             "  ignored {}, malformed {}, throttled {}; injected: lost acknowledgements {}, half-open {}, crossing \

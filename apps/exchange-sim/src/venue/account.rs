@@ -37,6 +37,8 @@ impl AccountSettings {
 pub struct VenueCounts {
     /// Messages that entered or changed orders, or asked.
     pub messages: u64,
+    /// Of those, questions of OUCH 5.0 for the next number of the account.
+    pub queries: u64,
     /// Ignored, because their number had been used, or their order was not live.
     pub ignored: u64,
     /// No OUCH message: another length, another type.

@@ -137,7 +137,7 @@ impl Venue {
         CrossTerms::within_a_tenth(self.engine.last(locate).unwrap_or(self.reference(locate)))
     }
 
-    fn reference(&self, locate: Locate) -> Price {
+    pub(super) fn reference(&self, locate: Locate) -> Price {
         self.listing[usize::from(locate.0 - 1)].1
     }
 

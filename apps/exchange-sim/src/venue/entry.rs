@@ -65,6 +65,7 @@ impl Venue {
                 }
             }
             Inbound::AccountQuery(_) => {
+                self.counts.queries += 1;
                 let next_user_ref = self.accounts[account].next_number(idx).into();
                 let answer = AccountQueryResponse { at_ns: now_ns.into(), next_user_ref };
                 self.accounts[account].push(emit((&answer).into(), idx));

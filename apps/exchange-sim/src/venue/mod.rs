@@ -19,6 +19,7 @@ mod day;
 mod entry;
 mod faults;
 pub(crate) mod fix;
+mod flow;
 pub(crate) mod ilink3;
 mod named;
 mod operator;
@@ -41,6 +42,7 @@ pub use operator::{Command, Which};
 
 use day::Day;
 use faults::Faults;
+use flow::Flow;
 
 /// The engine's group for self-trade prevention within a group of an account: accounts are apart,
 /// and orders by OUCH, whose groups have 16 bits, from named ones.
@@ -102,6 +104,7 @@ pub struct Venue {
     house_shares: u32,
     faults: Faults,
     day: Day,
+    flow: Option<Flow>,
     public: Vec<(u64, Vec<u8>)>,
     counts: VenueCounts,
 }
@@ -143,6 +146,7 @@ impl Venue {
             house_shares,
             faults: Faults::new(faults),
             day: Day::before(symbols),
+            flow: None,
             public: Vec::new(),
             counts: VenueCounts::default(),
         }

@@ -70,6 +70,7 @@ macro_rules! send {
 }
 
 mod auctions;
+mod flow;
 
 /// An account's answers in short: the type, the number, and what counts.
 fn story(venue: &Venue, account: usize) -> Vec<String> {
