@@ -3,7 +3,8 @@
 use market::framing::mold_udp64::MoldUdp64;
 use market::itch50::Itch50;
 use market::{
-    AbChannel, AbConfig, BookBuilder, BookIdx, Books, Capacity, ChannelHandler, Codec, Gap, Line, OrderBooks, Symbol,
+    AbChannel, AbConfig, BookBuilder, BookIdx, Books, Capacity, ChannelHandler, Codec, Gap, Line, OrderBooks,
+    SequenceCounts, Symbol,
 };
 use order_entry::risk::InstrumentIdx;
 
@@ -60,6 +61,11 @@ impl Feed {
     /// Gives the books of our instruments that have changed to `take`, each once.
     pub fn publish(&mut self, now_ns: u64, take: impl FnMut(&BookEvent)) {
         self.state.publish(now_ns, take);
+    }
+
+    /// Messages that came, and those that no line brought.
+    pub fn counts(&self) -> &SequenceCounts {
+        self.channel.arbiter().counts()
     }
 
     /// Time passes: holes become gaps.

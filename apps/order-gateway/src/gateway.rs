@@ -6,6 +6,7 @@ use order_entry::session::{SessionError, VenueSession};
 
 use crate::core::{Core, Told};
 use crate::drop_copy::Difference;
+use crate::latency::Latency;
 use crate::orders::Orders;
 use crate::strategy::{BookEvent, Strategy};
 
@@ -15,12 +16,23 @@ use crate::strategy::{BookEvent, Strategy};
 pub struct Gateway<T, S, M> {
     strategy: T,
     core: Core<S, M>,
+    pub(crate) latency: Option<Box<Latency>>,
 }
 
 impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
     /// A gateway that is not connected.
     pub const fn new(strategy: T, core: Core<S, M>) -> Self {
-        Self { strategy, core }
+        Self { strategy, core, latency: None }
+    }
+
+    /// Measures each request that a packet causes, from now on.
+    pub fn measure(&mut self, latency: Latency) {
+        self.latency = Some(Box::new(latency));
+    }
+
+    /// What was measured.
+    pub fn latency(&self) -> Option<&Latency> {
+        self.latency.as_deref()
     }
 
     /// A book changed: risk has its reference price, and the strategy decides. What it sends stands
@@ -28,7 +40,20 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
     pub fn on_book(&mut self, book: &BookEvent) {
         let Some(market) = self.core.markets.get_mut(book.instrument.0 as usize) else { return };
         *market = Market { reference: book.reference(), is_stale: book.is_stale, heard_ns: book.at_ns };
-        self.strategy.on_book(book, &mut Orders { core: &mut self.core, now_ns: book.at_ns });
+        let Self { strategy, core, latency } = self;
+        let mut latency = latency.as_deref_mut();
+        if let Some(latency) = &mut latency {
+            latency.decoded();
+        }
+        strategy.on_book(book, &mut Orders { core, now_ns: book.at_ns, latency });
+    }
+
+    /// The packets of another poll follow.
+    #[inline]
+    pub(crate) fn begin_poll(&mut self) {
+        if let Some(latency) = &mut self.latency {
+            latency.begin_poll();
+        }
     }
 
     /// Bytes arrived on the connection.
@@ -40,7 +65,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
     pub fn received(&mut self, bytes: &[u8], now_ns: u64) -> Result<(), SessionError> {
         let mut input = bytes;
         while let Some(told) = self.core.receive(now_ns, &mut input)? {
-            let orders = &mut Orders { core: &mut self.core, now_ns };
+            let orders = &mut Orders { core: &mut self.core, now_ns, latency: None };
             match told {
                 Told::Order(events) => events.iter().for_each(|event| self.strategy.on_order(event, orders)),
                 Told::Open => self.strategy.on_session(true, orders),
@@ -62,7 +87,10 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
     /// The connection is gone.
     pub fn disconnected(&mut self, now_ns: u64) {
         self.core.disconnected();
-        self.strategy.on_session(false, &mut Orders { core: &mut self.core, now_ns });
+        if let Some(latency) = &mut self.latency {
+            latency.line_opened(false);
+        }
+        self.strategy.on_session(false, &mut Orders { core: &mut self.core, now_ns, latency: None });
     }
 
     /// The kill switch, the session's heartbeats and the strategy's timer. Call it in each turn.
@@ -75,7 +103,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
         self.core.tick_session(now_ns)?;
         if self.core.timer_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             self.core.timer_ns = None;
-            self.strategy.on_timer(&mut Orders { core: &mut self.core, now_ns });
+            self.strategy.on_timer(&mut Orders { core: &mut self.core, now_ns, latency: None });
         }
         Ok(())
     }
@@ -85,7 +113,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
     /// the strategy is told of it.
     pub fn reconcile(&mut self, now_ns: u64) -> Option<Difference> {
         let (difference, events) = self.core.poll_reconciler(now_ns)?;
-        let orders = &mut Orders { core: &mut self.core, now_ns };
+        let orders = &mut Orders { core: &mut self.core, now_ns, latency: None };
         events.iter().for_each(|event| self.strategy.on_order(event, orders));
         Some(difference)
     }

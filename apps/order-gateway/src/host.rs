@@ -17,6 +17,18 @@ pub trait Stream: Read + Write + fmt::Debug {
         Ok(true)
     }
 
+    /// Has the machine stamp the bytes that leave from now on, of which none was written yet.
+    /// Whether it can.
+    fn stamp_sent(&mut self) -> bool {
+        false
+    }
+
+    /// The next time stamp: the number of the last byte that has left with it, from 0 on and modulo
+    /// 2^32, and the time in nanoseconds since 1970.
+    fn take_sent(&mut self) -> Option<(u32, u64)> {
+        None
+    }
+
     /// Ends the connection with a reset: what was written and has not left never leaves. A stream
     /// that is dropped is closed, and what waits is still sent.
     ///

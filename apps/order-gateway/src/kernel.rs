@@ -10,17 +10,21 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
-use rustix::net::sockopt::set_socket_linger;
+use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::error::Error;
 use crate::host::{Host, Listener, Stream, Waits};
+use crate::stamps;
 
 /// A write that waits longer is given up, where a connection waits at all.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long an attempt to connect to a mirror takes, and the time between two.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
 const DIAL_PAUSE: Duration = Duration::from_millis(20);
+
+/// Of a line: a second of a busy feed. Without privileges the kernel gives `net.core.rmem_max`.
+const FEED_BUFFER_LEN: usize = 8 << 20;
 
 /// The wall clock is compared so often with the one that never steps.
 const WALL_CLOCK_PERIOD: Duration = Duration::from_millis(100);
@@ -133,6 +137,14 @@ impl Stream for TcpStream {
         }
     }
 
+    fn stamp_sent(&mut self) -> bool {
+        stamps::stamp_sent(self).is_ok()
+    }
+
+    fn take_sent(&mut self) -> Option<(u32, u64)> {
+        stamps::take_sent(self)
+    }
+
     /// A close that lingers for no time resets.
     fn reset(self: Box<Self>) -> io::Result<()> {
         Ok(set_socket_linger(&*self, Some(Duration::ZERO))?)
@@ -218,6 +230,10 @@ pub fn join(lines: impl IntoIterator<Item = (SocketAddrV4, Ipv4Addr)>) -> Result
         let socket = UdpSocket::bind(group)?;
         socket.join_multicast_v4(group.ip(), &interface)?;
         socket.set_nonblocking(true)?;
+        // As much as the machine allows: what comes while the thread has no core waits there.
+        if set_socket_recv_buffer_size_force(&socket, FEED_BUFFER_LEN).is_err() {
+            set_socket_recv_buffer_size(&socket, FEED_BUFFER_LEN)?;
+        }
         Ok(socket)
     };
     let failed = |(group, interface), error| {
@@ -225,6 +241,15 @@ pub fn join(lines: impl IntoIterator<Item = (SocketAddrV4, Ipv4Addr)>) -> Result
         Error::failed(format!("cannot join the feed {group} on {interface}: {error}; {way_on}"))
     };
     lines.into_iter().map(|line| join(line).map_err(|error| failed(line, error))).collect()
+}
+
+/// Has the kernel stamp each packet of the lines when it comes.
+///
+/// # Errors
+///
+/// It cannot.
+pub fn stamp_received(lines: &[UdpSocket]) -> io::Result<()> {
+    lines.iter().try_for_each(stamps::stamp_received)
 }
 
 #[cfg(test)]

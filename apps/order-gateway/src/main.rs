@@ -7,7 +7,7 @@ mod samples;
 
 use std::fs;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::net::SocketAddrV4;
+use std::net::{SocketAddrV4, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,6 +15,7 @@ use std::sync::mpsc::Receiver;
 
 use clap::Parser;
 use cli::{Cli, Command, MirrorArgs};
+use market::SequenceCounts;
 use order_entry::ManagerConfig;
 use order_entry::journal::{Journal, JournalError, JournalMemory, Rebuild, RebuildCounts};
 use order_entry::risk::KillSwitch;
@@ -22,12 +23,14 @@ use order_entry::session::VenueSession;
 use order_gateway::control::{self, ControlConfig};
 use order_gateway::drop_copy::DropCopyLine;
 use order_gateway::host::Host;
-use order_gateway::kernel::{Kernel, dial, join, listen};
+use order_gateway::kernel::{Kernel, dial, join, listen, stamp_received};
+use order_gateway::latency::{Latency, Stage};
 use order_gateway::standby::{Followed, MirrorPolicy, Role, StandbyLink, follow, hold, mirror_address, proven};
 use order_gateway::wire::{WireHost, WirePort};
 use order_gateway::{
-    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, LimitsFile, LineConfig, MappedFile,
-    MirrorConfig, Quotes, RdmaPort, Run, StandbyConfig, Strategy, SyncPolicy, TimedSync, VenueClient, journal_csv,
+    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, LatencyConfig, LimitsFile, LineConfig,
+    MappedFile, MirrorConfig, Quotes, RdmaPort, Run, StandbyConfig, Strategy, SyncPolicy, TimedSync, VenueClient,
+    journal_csv,
 };
 use samples::SampleStrategy;
 use wirepath::counters::printable;
@@ -39,6 +42,8 @@ const VIA: &str = "a mirror needs the port that RDMA goes by: `via` in [mirror],
 const ADDRESS: &str = "a mirror needs an address: `address` in [mirror], or --mirror rdma://192.0.2.11";
 const GO_ON: &str = "the journal names a mirror that may have taken over, and with policy `go-on` nobody asks it: start \
                      with policy `stop`, say `alone` when the mirror does not run, and then start with `go-on`";
+const OWN_PORT: &str = "stamps of a port are by its NIC's clock, which is not compared with ours; AF_XDP has none";
+const NO_STAMPS: &str = "the kernel stamps no datagram of these sockets";
 const CHECK: &str = "check the path";
 const PATH: &str = "check `path` and `megabytes` of [journal]";
 const ANOTHER: &str = "give [journal] another `path`, or delete the file if no order in it matters";
@@ -206,7 +211,11 @@ fn trade_by<S: VenueSession>(
     let wire = config.wire();
     let sockets = if wire.is_some() { Vec::new() } else { join(config.feed())? };
     let line = LineConfig { secondary: config.venue.secondary, ..LineConfig::new(config.venue.primary) };
-    let gateway = Gateway::new(SampleStrategy::new(config.strategy), core);
+    let mut gateway =
+        Gateway::new(SampleStrategy::new(config.strategy, symbols.len(), config.taker_orders_per_second), core);
+    if let Some(section) = &config.latency {
+        gateway.measure(measurements(section, wire.is_none().then_some(&sockets)));
+    }
     let machine = WireHost::new(kernel.clone(), [Some(config.venue.primary), config.venue.secondary]);
     let handle = machine.handle();
     let host: Box<dyn Host> = if wire.is_some() { Box::new(machine) } else { Box::new(kernel.clone()) };
@@ -227,13 +236,25 @@ fn trade_by<S: VenueSession>(
     let Some(wire) = wire else {
         run.run(|_| stop.is_stopping(), say);
         tell_counts(&run);
-        return Ok(());
+        return tell_latency(run.gateway.latency(), config);
     };
     let mut port = WirePort::open(&wire, (run, handle), say)?;
     let counts = port.run(|| stop.is_stopping());
     tell_counts(port.gateway());
     println!("  requests: {counts}");
-    Ok(())
+    tell_latency(port.gateway().gateway.latency(), config)
+}
+
+/// Measurements of requests whose feed is read from `sockets`, or comes by a port of ours.
+fn measurements(section: &LatencyConfig, sockets: Option<&[UdpSocket]>) -> Latency {
+    let mut latency = section.start();
+    let (why, stages) = match sockets.map(stamp_received) {
+        None => (OWN_PORT, &[Stage::WireToPoll, Stage::PostedToWire, Stage::WireToWire][..]),
+        Some(Err(_)) => (NO_STAMPS, &[Stage::WireToPoll, Stage::WireToWire][..]),
+        Some(Ok(())) => return latency,
+    };
+    stages.iter().for_each(|stage| latency.set_missing(*stage, why));
+    latency
 }
 
 fn tell_counts<T: Strategy, S: VenueSession, M: JournalMemory>(run: &Run<T, S, M>) {
@@ -243,9 +264,22 @@ fn tell_counts<T: Strategy, S: VenueSession, M: JournalMemory>(run: &Run<T, S, M
             "  quotes: {lifeless} times an instrument stayed stale because the ring does not tell that its channel lives"
         );
     }
+    if let Some((feed, _)) = &run.feed {
+        let SequenceCounts { delivered, missing, gaps, .. } = feed.counts();
+        println!("  feed: {delivered} messages, {missing} missing in {gaps} gaps");
+    }
     if let Some((writes, losses)) = run.standby.as_ref().and_then(StandbyLink::mirror_counts) {
         println!("  mirror: {} WRITEs, {} waits for room, {losses} connections lost", writes.writes, writes.waits);
     }
+}
+
+/// Prints what was measured, and draws it.
+fn tell_latency(latency: Option<&Latency>, config: &Config) -> Result<(), Error> {
+    let (Some(latency), Some(section)) = (latency, &config.latency) else { return Ok(()) };
+    println!("{latency}");
+    let Some(path) = section.picture() else { return Ok(()) };
+    fs::write(path, latency.picture())
+        .map_err(|error| Error::at("picture", path, error, "check `picture` of [latency]"))
 }
 
 /// The listener for a standby; `standby` is the one that the journal names.

@@ -11,6 +11,7 @@ use order_entry::risk::{InstrumentIdx, Market, StrategyIdx};
 use order_entry::session::VenueSession;
 
 use crate::core::Core;
+use crate::latency::Latency;
 
 /// An order that a strategy wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,8 @@ impl OrderRequest {
 pub struct Orders<'a> {
     pub(crate) core: &'a mut dyn CoreCalls,
     pub(crate) now_ns: u64,
+    /// Where it is measured, and a packet may be the cause.
+    pub(crate) latency: Option<&'a mut Latency>,
 }
 
 /// The calls of a [`Core`] without its types, so that a strategy has none of them.
@@ -68,18 +71,30 @@ pub(crate) trait CoreCalls: fmt::Debug {
 impl Orders<'_> {
     /// Sends an order. Returns its client id.
     pub fn send(&mut self, request: &OrderRequest) -> Result<u64, Refusal> {
-        self.core.new_order(request, self.now_ns)
+        self.measured(|core, now_ns| core.new_order(request, now_ns))
     }
 
     /// Replaces the order that `id` names: `qty` is the intended total with executions. It keeps
     /// its instructions; a market order has no price to replace. Returns the new client id.
     pub fn replace(&mut self, id: u64, qty: u32, price: Price) -> Result<u64, Refusal> {
-        self.core.replace(id, (qty, price), self.now_ns)
+        self.measured(|core, now_ns| core.replace(id, (qty, price), now_ns))
     }
 
     /// Cancels what is open of the order that `id` names.
     pub fn cancel(&mut self, id: u64) -> Result<(), Refusal> {
-        self.core.cancel(id, self.now_ns)
+        self.measured(|core, now_ns| core.cancel(id, now_ns))
+    }
+
+    #[inline]
+    fn measured<T>(
+        &mut self,
+        request: impl FnOnce(&mut dyn CoreCalls, u64) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let Some(latency) = &mut self.latency else { return request(self.core, self.now_ns) };
+        let decided = latency.decide();
+        let sent = request(self.core, self.now_ns)?;
+        latency.written(decided);
+        Ok(sent)
     }
 
     /// Cancels all orders.

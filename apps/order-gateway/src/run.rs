@@ -18,7 +18,9 @@ use crate::drop_copy::{Difference, DropCopyLine};
 use crate::feed::Feed;
 use crate::gateway::Gateway;
 use crate::host::{Attempt, Attempted, Host, Stream, is_nothing};
+use crate::latency::Latency;
 use crate::quotes::{News, Quotes};
+use crate::stamps;
 use crate::standby::{PrimaryEvent, StandbyLink};
 use crate::strategy::Strategy;
 use crate::sync::TimedSync;
@@ -329,6 +331,13 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             return Ok(false);
         };
         let mut is_busy = false;
+        if let Some(latency) = &mut self.gateway.latency {
+            while latency.awaits_stamp()
+                && let Some((last_byte, at_ns)) = stream.take_sent()
+            {
+                latency.left(last_byte, at_ns);
+            }
+        }
         match stream.read(&mut self.buffer) {
             Ok(0) => return Err("the venue has closed the connection".to_owned()),
             Ok(len) => {
@@ -368,8 +377,11 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         };
         match begun.and_then(|attempt| attempt.poll(now_ns)) {
             Ok(Attempted::Waiting(attempt)) => connection.attempt = Some((attempt, address)),
-            Ok(Attempted::Open(stream)) => match self.gateway.connected(self.host.now_ns()) {
+            Ok(Attempted::Open(mut stream)) => match self.gateway.connected(self.host.now_ns()) {
                 Ok(()) => {
+                    if let Some(latency) = &mut self.gateway.latency {
+                        latency.line_opened(stream.stamp_sent());
+                    }
                     report(&format!("connected to {address}"));
                     connection.stream = Some(stream);
                 }
@@ -429,6 +441,9 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     ) -> Result<(), String> {
         let Self { gateway, standby, audit, host, feed: Some((feed, _)), .. } = self else { return Ok(()) };
         let now_ns = host.now_ns();
+        if let Some(latency) = &mut gateway.latency {
+            latency.packet_of_burst();
+        }
         if feed.on_packet(line, packet, now_ns) {
             gateway.core_mut().feed_heard(now_ns);
         }
@@ -444,6 +459,9 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                 written = outgoing.write(&mut write).map(drop);
             }
         });
+        if let Some(latency) = &mut gateway.latency {
+            latency.packet_over();
+        }
         written
     }
 
@@ -474,14 +492,18 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     fn feed(&mut self) -> bool {
         let Some((feed, sockets)) = &mut self.feed else { return false };
         let (gateway, mut was_busy) = (&mut self.gateway, false);
+        gateway.begin_poll();
         for (socket, line) in sockets.iter().zip([Line::A, Line::B]) {
             for _ in 0..PACKETS {
-                let Ok(len) = socket.recv(&mut self.buffer) else { break };
+                let Some(len) = receive(socket, &mut self.buffer, gateway.latency.as_deref_mut()) else { break };
                 let now_ns = self.host.now_ns();
                 if feed.on_packet(line, &self.buffer[..len], now_ns) {
                     gateway.core_mut().feed_heard(now_ns);
                 }
                 feed.publish(now_ns, |book| gateway.on_book(book));
+                if let Some(latency) = &mut gateway.latency {
+                    latency.packet_over();
+                }
                 was_busy = true;
             }
         }
@@ -572,6 +594,9 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Outgoing<'_, T, S, M> {
     /// something left.
     #[inline]
     fn write(&mut self, write: impl FnOnce(&[u8]) -> io::Result<usize>) -> Result<bool, String> {
+        if let Some(latency) = &mut self.gateway.latency {
+            latency.line_is_given();
+        }
         let core = self.gateway.core();
         let mut bytes = core.to_send();
         if let Some(link) = self.standby {
@@ -583,7 +608,11 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Outgoing<'_, T, S, M> {
         match write(bytes) {
             Ok(len) => {
                 record(self.audit, self.host, Direction::Out, &bytes[..len]);
+                let has_more = len < bytes.len();
                 self.gateway.core_mut().sent(len);
+                if let Some(latency) = &mut self.gateway.latency {
+                    latency.line_took(len, has_more);
+                }
                 self.standby.iter_mut().for_each(|link| link.sent(len));
                 Ok(true)
             }
@@ -591,6 +620,14 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Outgoing<'_, T, S, M> {
             Err(error) => Err(format!("the connection is broken: {error}")),
         }
     }
+}
+
+/// The next packet of a line; `None` where none waits.
+fn receive(socket: &UdpSocket, bytes: &mut [u8], latency: Option<&mut Latency>) -> Option<usize> {
+    let Some(latency) = latency else { return socket.recv(bytes).ok() };
+    let (len, arrived_ns) = stamps::receive(socket, bytes).ok()?;
+    latency.packet_read(arrived_ns);
+    Some(len)
 }
 
 fn record(audit: &mut Option<Audit>, host: &dyn Host, direction: Direction, bytes: &[u8]) {

@@ -20,10 +20,11 @@ pub(crate) enum SampleStrategy {
 }
 
 impl SampleStrategy {
-    pub(crate) fn new(sample: Sample) -> Self {
+    /// `per_second` bounds the orders of the taker.
+    pub(crate) fn new(sample: Sample, instruments: usize, per_second: Option<u32>) -> Self {
         match sample {
             Sample::Joiner => Self::Joiner(Joiner::default()),
-            Sample::Taker => Self::Taker(Taker::default()),
+            Sample::Taker => Self::Taker(Taker::new(instruments, per_second)),
         }
     }
 }
@@ -88,10 +89,17 @@ impl Strategy for Joiner {
     }
 }
 
-/// Buys the first instrument at the offer and sells at the bid, in turn, each time the book has
-/// moved and its last order has ended. It loses the spread: it is for demonstrations.
-#[derive(Debug, Default)]
+/// Buys each instrument at the offer and sells it at the bid, in turn, each time the book has moved
+/// and its last order has ended. It loses the spread: it is for demonstrations.
+#[derive(Debug)]
 pub(crate) struct Taker {
+    legs: Box<[Leg]>,
+    pace: Option<Pace>,
+}
+
+/// What it has of one instrument.
+#[derive(Clone, Debug, Default)]
+struct Leg {
     id: Option<u64>,
     owned: u32,
     /// The book, where it has moved since the last order.
@@ -99,18 +107,27 @@ pub(crate) struct Taker {
 }
 
 impl Taker {
-    fn act(&mut self, orders: &mut Orders<'_>) {
-        if self.id.is_some_and(|id| orders.get(id).is_some_and(|order| order.is_live())) {
+    fn new(instruments: usize, per_second: Option<u32>) -> Self {
+        Self { legs: vec![Leg::default(); instruments].into(), pace: per_second.map(Pace::new) }
+    }
+
+    fn act(&mut self, of: InstrumentIdx, orders: &mut Orders<'_>) {
+        let Self { legs, pace } = self;
+        let Some(leg) = legs.get_mut(of.0 as usize) else { return };
+        if leg.id.is_some_and(|id| orders.get(id).is_some_and(|order| order.is_live())) {
             return;
         }
-        let Some(book) = self.moved else { return };
-        let (side, best) = if self.owned > 0 { (Side::Sell, book.bid) } else { (Side::Buy, book.offer) };
+        let Some(book) = leg.moved else { return };
+        let (side, best) = if leg.owned > 0 { (Side::Sell, book.bid) } else { (Side::Buy, book.offer) };
         let Some((price, _)) = best else { return };
-        let qty = if self.owned > 0 { self.owned } else { QTY };
+        if pace.as_mut().is_some_and(|pace| !pace.passes(orders.now_ns())) {
+            return;
+        }
+        let qty = if leg.owned > 0 { leg.owned } else { QTY };
         let instructions = Instructions::IMMEDIATE_OR_CANCEL;
         let request = OrderRequest { instructions, ..OrderRequest::limit(book.instrument, side, qty, price) };
         match orders.send(&request) {
-            Ok(id) => (self.id, self.moved) = (Some(id), None),
+            Ok(id) => (leg.id, leg.moved) = (Some(id), None),
             // Disarmed, or no session yet: the same again later.
             Err(_) => orders.set_timer(Some(book.at_ns.saturating_add(AGAIN_NS))),
         }
@@ -119,26 +136,69 @@ impl Taker {
 
 impl Strategy for Taker {
     fn on_book(&mut self, book: &BookEvent, orders: &mut Orders<'_>) {
-        if book.instrument == InstrumentIdx(0) && !book.is_stale {
-            self.moved = Some(*book);
-            self.act(orders);
+        if let Some(leg) = self.legs.get_mut(book.instrument.0 as usize).filter(|_| !book.is_stale) {
+            leg.moved = Some(*book);
+            self.act(book.instrument, orders);
         }
     }
 
     fn on_order(&mut self, event: &OrderEvent, orders: &mut Orders<'_>) {
-        if let (Effect::Traded { qty, .. }, InstrumentIdx(0)) = (event.outcome.effect, event.outcome.instrument) {
-            self.owned = match event.outcome.side {
-                Side::Buy => self.owned.saturating_add(qty),
-                Side::Sell => self.owned.saturating_sub(qty),
+        let instrument = event.outcome.instrument;
+        let leg = self.legs.get_mut(instrument.0 as usize);
+        if let (Effect::Traded { qty, .. }, Some(leg)) = (event.outcome.effect, leg) {
+            leg.owned = match event.outcome.side {
+                Side::Buy => leg.owned.saturating_add(qty),
+                Side::Sell => leg.owned.saturating_sub(qty),
             };
         }
-        self.act(orders);
+        self.act(instrument, orders);
     }
 
     fn on_timer(&mut self, orders: &mut Orders<'_>) {
-        if let Some(book) = &mut self.moved {
-            book.at_ns = book.at_ns.saturating_add(AGAIN_NS);
+        for number in 0..self.legs.len() {
+            if let Some(book) = &mut self.legs[number].moved {
+                book.at_ns = book.at_ns.max(orders.now_ns());
+            }
+            self.act(InstrumentIdx(number as u32), orders);
         }
-        self.act(orders);
+    }
+}
+
+/// So many orders a second. A pause of a moment is made up for.
+#[derive(Debug)]
+struct Pace {
+    interval_ns: u64,
+    due_ns: u64,
+}
+
+impl Pace {
+    /// Orders that a pause may leave for later.
+    const LATER: u64 = 64;
+
+    const fn new(per_second: u32) -> Self {
+        Self { interval_ns: 1_000_000_000 / if per_second == 0 { 1 } else { per_second as u64 }, due_ns: 0 }
+    }
+
+    fn passes(&mut self, now_ns: u64) -> bool {
+        let is_due = self.due_ns <= now_ns;
+        if is_due {
+            self.due_ns = self.due_ns.max(now_ns.saturating_sub(Self::LATER * self.interval_ns)) + self.interval_ns;
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pace_makes_up_for_a_moment_and_not_for_more() {
+        let mut pace = Pace::new(1_000);
+        let passed = |pace: &mut Pace, now_ns| (0..1_000).filter(|_| pace.passes(now_ns)).count();
+        // Time begins behind zero, as that of a run.
+        passed(&mut pace, 1_000_000_000);
+        assert_eq!([1, 1, 10].map(|ms| ms * 1_000_000).map(|ns| passed(&mut pace, 1_000_000_000 + ns)), [1, 0, 9]);
+        assert_eq!(passed(&mut pace, 60_000_000_000), Pace::LATER as usize + 1);
     }
 }

@@ -18,6 +18,7 @@ use order_entry::journal::Journal;
 use order_entry::ouch::OuchClient;
 use order_entry::risk::KillSwitch;
 use order_gateway::host::{Host, Stream, Waits};
+use order_gateway::latency::{Arrival, IDLE_NS, Latency, Stage};
 use order_gateway::wire::{WireCounts, WireGateway, WireHost, consumer};
 use order_gateway::{Core, CoreConfig, Feed, FeedConfig, Gateway, KillLine, LineConfig, Run};
 use wirepath::counters::Block;
@@ -250,6 +251,26 @@ fn order_leaves_in_the_call_of_its_tick_and_not_behind_the_burst() {
     let core = both.near.app().gateway.run.gateway.core();
     assert_eq!((core.orders().live_count(), core.risk().position(common::STOCK)), (3, Some(100)));
     assert_eq!(core.counts().alarms, 0);
+}
+
+#[test]
+fn measured_order_leaves_in_the_call_of_its_tick_which_allocates_nothing() {
+    let mut both = Both::new(&KillSwitch::new());
+    both.near.app_mut().gateway.run.gateway.measure(Latency::start(IDLE_NS));
+    both.tick(10_000);
+    both.turns(4);
+    [10_001, 10_002, 10_003].into_iter().for_each(|bid| both.tick(bid));
+    both.near.app_mut().ticks.clear();
+    both.turn_near();
+    let fired = [1, 2, 3].map(|fired| (WireCounts { fired, sent: 1 }, 0));
+    assert_eq!(both.near.app().ticks, fired);
+    let latency = both.near.app().gateway.run.gateway.latency().unwrap();
+    for stage in [Stage::PollToDecoded, Stage::DecodedToDecided, Stage::DecidedToPosted, Stage::PollToPosted] {
+        let counts = [Arrival::AfterIdle, Arrival::First].map(|arrival| latency.histogram(stage, arrival).len());
+        assert_eq!(counts.iter().sum::<u64>(), 2, "{stage:?}: the first packet of each poll");
+        assert_eq!(latency.histogram(stage, Arrival::Later).len(), 2, "{stage:?}");
+    }
+    assert_eq!((latency.measured(), latency.histogram(Stage::WireToPoll, Arrival::Later).len()), (4, 0));
 }
 
 #[test]

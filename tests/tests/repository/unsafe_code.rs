@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 const FILES: &[&str] = &[
     "apps/market-ring/src/memory.rs",
     "apps/order-gateway/src/memory.rs",
+    "apps/order-gateway/src/stamps.rs",
     "apps/wirepath-cli/src/namespace.rs",
     "apps/wirepath-cli/src/ping/sys.rs",
     "apps/wirepath-cli/src/sys.rs",

@@ -2,6 +2,7 @@
 
 mod drop_copy;
 mod ilink3;
+mod latency;
 mod mirror;
 mod quotes;
 mod venue;
@@ -28,6 +29,7 @@ use crate::memory::SyncPolicy;
 use crate::standby::{LEASE_MAX, LEASE_MIN, Secret};
 use crate::wire::WirePortConfig;
 
+pub use latency::LatencyConfig;
 pub use mirror::MirrorConfig;
 pub use venue::{VenueClient, VenueConfig};
 
@@ -44,6 +46,9 @@ pub struct Config {
     /// Which sample the program runs: `joiner` or `taker`. By default the joiner.
     #[serde(default)]
     pub strategy: Sample,
+    /// The taker sends no more. By default as many as books and answers let it.
+    #[serde(default)]
+    pub taker_orders_per_second: Option<u32>,
     /// The log of raw bytes. By default none.
     #[serde(default)]
     pub audit: Option<PathBuf>,
@@ -68,6 +73,9 @@ pub struct Config {
     /// The feed's lines, one or two multicast groups. By default none: the strategy hears nothing.
     #[serde(default)]
     feed: Vec<Spanned<FeedLine>>,
+    /// How long requests take, stage by stage. By default nothing is measured.
+    #[serde(default)]
+    pub latency: Option<LatencyConfig>,
     /// The quotes of a market-gateway, instead of a feed. By default none.
     #[serde(default)]
     quotes: Option<Spanned<QuotesSection>>,

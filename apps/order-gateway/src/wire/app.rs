@@ -230,6 +230,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> App for WireGatewa
             return;
         }
         self.is_over = self.run.turn(&mut self.report) == Turn::HandedOver;
+        self.run.gateway.begin_poll();
         self.carry_out(cx);
         if let Some(connection) = self.connection {
             self.pace(connection, cx);
