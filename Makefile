@@ -35,6 +35,9 @@ LIVE ?= --seed 1 --rate 100k --seconds 2 --pack-wait 50 --loss 1% --reorder 0.5%
 DEVICE ?= af_xdp
 # How long the trading demo trades.
 TRADE_SECONDS ?= 5
+# How long the soak trades. At 5,000 orders a second the exchange keeps some gigabytes an hour, because
+# it can send each answer again, and the journal is one gigabyte for each 400 seconds.
+TRADE_SOAK_SECONDS ?= 3600
 # 2 MiB pages for the demo's pool. As root they are reserved; without them the library falls back
 # and says what it costs.
 HUGEPAGES ?= 16
@@ -83,8 +86,9 @@ order: tools ## a tick over UDP fires an order over TCP within one poll_once, ov
 	cargo run --profile demo -p wirepath --example order
 
 .PHONY: trade
-trade: root tools ## as root: an exchange and an order gateway trade over a veth, and both ends' books balance; TRADE_SECONDS=5, TRANSPORT=wirepath
-	$(call want,ip,iproute2,for network namespaces,exit 2)
+trade: tools ## an exchange and an order gateway trade, as root over a veth, else over loopback; ends with the latency of each stage, and both ends' books balance; TRADE_SECONDS=5, as root TRANSPORT=wirepath
+	@[ "$$(id -u)" = 0 ] || echo "wirepath: without root both programs trade over loopback, on kernel sockets" >&2
+	$(call want,ip,iproute2,for network namespaces,[ "$$(id -u)" != 0 ])
 	cargo build --profile demo -p exchange-sim -p order-gateway
 	@scripts/demo-trade $(DEMO) $(TRADE_SECONDS) $(TRANSPORT)
 
@@ -179,11 +183,13 @@ sim: tools ## TCP in virtual time: loss, reordering, damage, blackouts, full rin
 	@SEEDS=$(SEEDS) SEED=$(SEED) $(TARGET)/release/sim
 
 .PHONY: soak
-soak: root tools ## as root: 10,000 cases of each property; SOAK_FRAMES=100000000 over AF_XDP and a veth pair, a balance to the frame; 10 million over mlx5 rings of every length; datagrams of every size, captures at their pace, a gibibyte each way over TCP; large programs under the preload library
+soak: root tools ## as root: 10,000 cases of each property; SOAK_FRAMES=100000000 over AF_XDP and a veth pair, a balance to the frame; 10 million over mlx5 rings of every length; datagrams of every size, captures at their pace, a gibibyte each way over TCP; large programs under the preload library; TRADE_SOAK_SECONDS=3600 of trading at 100,000 messages and 5,000 orders a second
 	$(call want,ip,iproute2,for network namespaces,exit 2)
 	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,for the software ConnectX,exit 2)
 	PROPTEST_CASES=$(SOAK_CASES) cargo test --release -p wirepath -p wirepath-market -p wirepath-order-entry -p wirepath-matching-engine -p wirepath-sockets --lib
 	PROPTEST_CASES=$(SOAK_CASES) cargo test --release -p wirepath-rdma --lib
+	cargo build --profile demo -p exchange-sim -p order-gateway
+	TRADE_FLOW=100k TRADE_SYMBOLS=8 TRADE_ORDERS=5000 scripts/demo-trade $(DEMO) $(TRADE_SOAK_SECONDS)
 	cargo build --release -p wirepath-tests --bin soak
 	SOAK_FRAMES=$(SOAK_FRAMES) $(TARGET)/release/soak
 	MLX5_SOAK_FRAMES=$(MLX5_SOAK_FRAMES) cargo test --release -p wirepath-tests --test mlx5_soak -- --nocapture --test-threads 1
