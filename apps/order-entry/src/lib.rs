@@ -15,10 +15,12 @@ pub mod journal;
 mod manager;
 pub mod orders;
 pub mod ouch;
+mod reasons;
 pub mod risk;
 pub mod session;
 pub mod soupbin;
 mod text;
 
 pub use manager::{ManagerConfig, OrderEvents, OrderManager, Refusal};
+pub use reasons::ReasonCodes;
 pub use text::Text;

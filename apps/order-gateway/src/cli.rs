@@ -4,6 +4,7 @@ use std::net::SocketAddrV4;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use order_entry::ReasonCodes;
 
 /// A strategy's orders past risk checks and a journal to a venue, and its answers back.
 #[derive(Parser)]
@@ -65,6 +66,10 @@ pub(crate) enum Command {
     Journal {
         /// The journal.
         file: PathBuf,
+        /// Whose codes the reasons of answers are, to print their names: ouch50, ouch42, fix, boe
+        /// or ilink3.
+        #[arg(long, value_name = "PROTOCOL", value_parser = reason_codes)]
+        reasons: Option<ReasonCodes>,
     },
     /// Print a log of raw bytes as CSV.
     Audit {
@@ -82,4 +87,12 @@ pub(crate) struct MirrorArgs {
     /// A secret that both ends prove to have, in a file of mode 600.
     #[arg(long, value_name = "FILE")]
     pub(crate) secret_file: Option<PathBuf>,
+}
+
+fn reason_codes(name: &str) -> Result<ReasonCodes, String> {
+    let found = ReasonCodes::ALL.iter().find(|(of, _)| *of == name);
+    found.map(|(_, codes)| *codes).ok_or_else(|| {
+        let names: Vec<_> = ReasonCodes::ALL.iter().map(|(name, _)| *name).collect();
+        format!("the protocols are {}", names.join(", "))
+    })
 }

@@ -17,6 +17,7 @@ use clap::Parser;
 use cli::{Cli, Command, MirrorArgs};
 use market::SequenceCounts;
 use order_entry::ManagerConfig;
+use order_entry::ReasonCodes;
 use order_entry::journal::{Journal, JournalError, JournalMemory, Rebuild, RebuildCounts};
 use order_entry::risk::KillSwitch;
 use order_entry::session::VenueSession;
@@ -67,7 +68,7 @@ fn carry_out(command: Command) -> Result<(), Error> {
         Command::Standby { config, primary } => stand_by(&config, primary),
         Command::Check { config } => read(&config).map(drop),
         Command::Tell { socket, command } => tell(&socket, &command.join(" ")),
-        Command::Journal { file } => show_journal(&file),
+        Command::Journal { file, reasons } => show_journal(&file, reasons),
         Command::Audit { file } => show_audit(&file),
     }
 }
@@ -398,9 +399,9 @@ fn tell(socket: &Path, command: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn show_journal(path: &Path) -> Result<(), Error> {
+fn show_journal(path: &Path, reasons: Option<ReasonCodes>) -> Result<(), Error> {
     let memory = fs::read(path).map_err(|error| Error::at("journal", path, error, CHECK))?;
-    let written = journal_csv(&memory, BufWriter::new(io::stdout().lock()))
+    let written = journal_csv(&memory, reasons, BufWriter::new(io::stdout().lock()))
         .map_err(|error| Error::at("journal", path, error, CHECK))?;
     written.map_err(|error| Error::failed(format!("the output: {error}")))
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use market::{Price, Side};
 use order_entry::Refusal;
 use order_entry::journal::JournalMemory;
-use order_entry::orders::{Instructions, Order, OrderKey, OrderTable, OrderType};
+use order_entry::orders::{Instructions, Order, OrderKey, OrderTable, OrderType, VenueEvent};
 use order_entry::risk::{InstrumentIdx, Market, StrategyIdx};
 use order_entry::session::VenueSession;
 
@@ -66,6 +66,7 @@ pub(crate) trait CoreCalls: fmt::Debug {
     fn market(&self, instrument: InstrumentIdx) -> Option<Market>;
     fn is_armed(&self) -> bool;
     fn set_timer(&mut self, at_ns: Option<u64>);
+    fn reason(&self, event: &VenueEvent) -> Option<&'static str>;
 }
 
 impl Orders<'_> {
@@ -128,6 +129,12 @@ impl Orders<'_> {
         self.core.is_armed()
     }
 
+    /// What the reason of a venue's event means, by the names of its protocol; `None` where it has
+    /// none, or a code that the protocol's documents do not have.
+    pub fn reason(&self, event: &VenueEvent) -> Option<&'static str> {
+        self.core.reason(event)
+    }
+
     /// The time of this call, in nanoseconds.
     pub const fn now_ns(&self) -> u64 {
         self.now_ns
@@ -180,5 +187,9 @@ impl<S: VenueSession, M: JournalMemory> CoreCalls for Core<S, M> {
 
     fn set_timer(&mut self, at_ns: Option<u64>) {
         self.timer_ns = at_ns;
+    }
+
+    fn reason(&self, event: &VenueEvent) -> Option<&'static str> {
+        self.session().reason_codes()?.name(event)
     }
 }

@@ -105,6 +105,6 @@ fn journal_prints_as_csv() {
     let entry = order_entry::journal::Entry::Armed(true);
     journal.append(entry.kind(), Stamp { at_ns: 7, event_ns: 7 }, &entry.encode()).unwrap();
     let mut csv = Vec::new();
-    journal_csv(journal.memory(), &mut csv).unwrap().unwrap();
+    journal_csv(journal.memory(), None, &mut csv).unwrap().unwrap();
     assert_eq!(String::from_utf8(csv).unwrap(), "number,ns,entry\n1,7,\"Armed(true)\"\n");
 }

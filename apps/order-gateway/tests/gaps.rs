@@ -82,7 +82,7 @@ fn message_that_stays_unreadable_stops_orders_and_its_bytes_are_in_the_journal()
     let order = gateway.core().orders().get(0).unwrap();
     assert!(order.is_live() && order.is_in_doubt(), "what the message said of it is lost");
     let mut csv = Vec::new();
-    journal_csv(gateway.core().journal().memory(), &mut csv).unwrap().unwrap();
+    journal_csv(gateway.core().journal().memory(), None, &mut csv).unwrap().unwrap();
     assert!(String::from_utf8(csv).unwrap().contains("?unreadable"));
 }
 

@@ -9,12 +9,12 @@ use std::rc::Rc;
 
 use common::{Buyer, SECOND, STOCK, TestGateway, Venue, book, gateway, limits, recovered};
 use market::Price;
-use order_entry::Refusal;
 use order_entry::journal::{Entry, Intent, Journal, JournalMemory, Records};
 use order_entry::orders::State;
 use order_entry::ouch::OuchClient;
 use order_entry::risk::{KillSwitch, Limit};
 use order_entry::session::SendError;
+use order_entry::{ReasonCodes, Refusal};
 use order_gateway::{Core, Gateway};
 
 /// A gateway that is connected and armed.
@@ -407,4 +407,23 @@ fn answer_to_a_question_of_the_last_connection_says_nothing_about_orders_behind_
     venue.connect(&mut gateway, 5 * SECOND);
     assert_eq!(live(&gateway), [(1, 0, 100), (2, 0, 50)]);
     assert_eq!(gateway.core().counts().alarms, 0);
+}
+
+#[test]
+fn refusal_of_the_venue_has_the_name_of_its_reason() {
+    let (mut gateway, mut venue) = trading();
+    gateway.on_book(&book(100, SECOND));
+    venue.pump(&mut gateway, SECOND);
+    venue.reject(1, SECOND);
+    venue.pump(&mut gateway, SECOND);
+    assert_eq!(gateway.core().last_refusal().unwrap().to_string(), "order 1: firm not authorized");
+    let status = gateway.core().status();
+    assert!(status.ends_with("; 1 refused by the venue, the last one order 1: firm not authorized"), "{status}");
+    assert_eq!(gateway.strategy().reasons, ["firm not authorized"]);
+    let mut csv = Vec::new();
+    order_gateway::journal_csv(gateway.core().journal().memory(), Some(ReasonCodes::Ouch50), &mut csv)
+        .unwrap()
+        .unwrap();
+    let csv = String::from_utf8(csv).unwrap();
+    assert!(csv.contains("Rejected { reason: 12 } } firm not authorized"), "{csv}");
 }

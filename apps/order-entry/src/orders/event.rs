@@ -90,6 +90,27 @@ pub enum VenueEvent {
     Status(VenueStatus),
 }
 
+impl VenueEvent {
+    /// The venue's own code of the reason, which [`ReasonCodes`](crate::ReasonCodes) names; `None`
+    /// where an event of this kind has none.
+    pub const fn reason(&self) -> Option<u16> {
+        match *self {
+            Self::Rejected { reason }
+            | Self::Reduced { reason, .. }
+            | Self::Canceled { reason }
+            | Self::CancelRefused { reason }
+            | Self::ReplaceRefused { reason, .. }
+            | Self::Restated { reason, .. } => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Whether the venue refused what was asked for.
+    pub const fn is_refusal(&self) -> bool {
+        matches!(self, Self::Rejected { .. } | Self::CancelRefused { .. } | Self::ReplaceRefused { .. })
+    }
+}
+
 /// An order as its venue has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VenueStatus {

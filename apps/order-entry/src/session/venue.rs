@@ -14,6 +14,7 @@ use core::fmt;
 
 use market::{Price, Side, Symbol};
 
+use crate::ReasonCodes;
 use crate::journal::SessionMark;
 use crate::orders::{Instructions, OrderField, OrderRules, OrderType, VenueMessage};
 use crate::risk::InstrumentIdx;
@@ -190,6 +191,11 @@ impl core::error::Error for SendError {}
 pub trait VenueSession: fmt::Debug {
     /// How the venue answers where venues differ.
     fn rules(&self) -> OrderRules;
+
+    /// Whose codes the reasons of its messages are. By default codes without names.
+    fn reason_codes(&self) -> Option<ReasonCodes> {
+        None
+    }
 
     /// Has the first login go on at `mark`, that of the journal, instead of at the day's begin.
     fn resume(&mut self, mark: &SessionMark);

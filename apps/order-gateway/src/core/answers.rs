@@ -84,6 +84,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
                     }
                 }
                 for event in &events {
+                    self.mind_refusal(event);
                     self.book(event, now_ns);
                 }
                 self.watch_mass_cancel(message);

@@ -5,6 +5,7 @@ mod answers;
 mod hang_up;
 mod mass_cancel;
 mod notice;
+mod refusal;
 mod requests;
 mod status;
 mod stopped;
@@ -27,6 +28,7 @@ pub(crate) use answers::Told;
 pub use hang_up::KillLine;
 pub(crate) use hang_up::LineDuty;
 pub use notice::Notice;
+pub use refusal::VenueRefusal;
 
 /// One instrument of the configuration; its position is its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,12 +92,14 @@ pub struct CoreCounts {
     pub unread: u64,
     /// Trades that the session has missed and the drop copy had: they were booked.
     pub missed: u64,
+    /// Orders, replaces and cancels that the venue refused.
+    pub refused_by_venue: u64,
 }
 
 impl fmt::Display for CoreCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { orders, replaces, cancels, refused, queries, answers, trades, alarms, unjournaled, .. } = self;
-        let Self { unwritten_refusals, unread, missed, .. } = self;
+        let Self { unwritten_refusals, unread, missed, refused_by_venue, .. } = self;
         writeln!(
             f,
             "{orders} orders, {replaces} replaces and {cancels} cancels sent, {refused} requests refused, {unwritten_refusals} \
@@ -106,6 +110,9 @@ impl fmt::Display for CoreCounts {
             "  {answers} answers, {queries} questions about missing ones, {alarms} alarms, {unjournaled} not in the journal, {unread} \
              unread"
         )?;
+        if *refused_by_venue > 0 {
+            writeln!(f, "  {refused_by_venue} requests refused by the venue")?;
+        }
         if *missed > 0 {
             writeln!(f, "  {missed} trades missed by the session, and booked by the drop copy")?;
         }
@@ -130,6 +137,8 @@ pub struct Core<S, M> {
     stopped: StoppedCancels,
     /// The switch that was thrown, until somebody arms.
     killed: Option<Killed>,
+    /// What the venue refused last.
+    refused: Option<VenueRefusal>,
     /// What a person was not told yet; with more than it holds, the first ones are.
     notices: ArrayVec<Notice, 8>,
     answer_timeout_ns: u64,
@@ -187,6 +196,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             mass_cancel: MassCancel::NONE,
             stopped: StoppedCancels::NONE,
             killed: None,
+            refused: None,
             notices: ArrayVec::new(),
             answer_timeout_ns,
             kill_line,

@@ -23,8 +23,11 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         };
         let in_doubt = orders.live().filter(|(_, order)| order.is_in_doubt()).count();
         let (live, counts) = (orders.live_count(), self.counts());
+        let refused = self.last_refusal().map_or_else(String::new, |refusal| {
+            format!("; {} refused by the venue, the last one {refusal}", counts.refused_by_venue)
+        });
         format!(
-            "{gate}{stopped}; session {session}; {live} live orders, {in_doubt} in doubt; {} alarms, {} unread",
+            "{gate}{stopped}; session {session}; {live} live orders, {in_doubt} in doubt; {} alarms, {} unread{refused}",
             counts.alarms, counts.unread
         )
     }

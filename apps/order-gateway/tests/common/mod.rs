@@ -37,6 +37,8 @@ pub struct Buyer {
     pub side: Side,
     pub strategy: StrategyIdx,
     pub instructions: Instructions,
+    /// The names of the reasons that it hears.
+    pub reasons: Vec<&'static str>,
     /// The order that the next book replaces.
     pub replace: Option<u64>,
     /// The order that the next book cancels.
@@ -62,7 +64,8 @@ impl Strategy for Buyer {
         }
     }
 
-    fn on_order(&mut self, event: &OrderEvent, _orders: &mut Orders<'_>) {
+    fn on_order(&mut self, event: &OrderEvent, orders: &mut Orders<'_>) {
+        self.reasons.extend(orders.reason(&event.event));
         self.events.push(*event);
     }
 
@@ -274,7 +277,7 @@ impl Venue {
         self.say(&bytes[..len], now_ns);
     }
 
-    fn reject(&mut self, user_ref: u32, now_ns: u64) {
+    pub fn reject(&mut self, user_ref: u32, now_ns: u64) {
         let (user_ref, reason_code) = (user_ref.into(), RejectReason::FIRM_NOT_AUTHORIZED.0.into());
         let rejected = OrderRejected { at_ns: 0.into(), user_ref, reason_code, cl_ord_id: Text::BLANK };
         let mut bytes = [0; 64];

@@ -1,6 +1,7 @@
 //! The session behind the interface of all protocols.
 
 use super::{BODY_LEN, BoeClientError, BoeOrderClient, OrderWords};
+use crate::ReasonCodes;
 use crate::journal::SessionMark;
 use crate::orders::OrderRules;
 use crate::session::{OrderTerms, SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
@@ -41,6 +42,10 @@ impl<W: OrderWords> BoeOrderClient<W> {
 impl<W: OrderWords> VenueSession for BoeOrderClient<W> {
     fn rules(&self) -> OrderRules {
         Self::rules()
+    }
+
+    fn reason_codes(&self) -> Option<ReasonCodes> {
+        Some(ReasonCodes::Boe)
     }
 
     fn resume(&mut self, mark: &SessionMark) {

@@ -7,7 +7,7 @@ use super::numbers::Numbers;
 use crate::fix::codec::{Decimal, Message, parse_number};
 use crate::fix::orders::{
     CancelReject, CxlRejResponseTo, Defect, ExecType, ExecutionReport, MassCancelReport, OrdStatus, OrderOutcome,
-    Reason,
+    Reason, RefusedBy,
 };
 use crate::fix::session::{End, Event};
 use crate::fix::tag::tags;
@@ -48,7 +48,8 @@ pub(super) fn read(event: &Event<'_>, numbers: &Numbers, changes: &Changes) -> S
         Event::Message { message, seq, .. } => about_orders(message, *seq, numbers, changes),
         Event::Rejected(message) => {
             let seq = message.number(tags::MSG_SEQ_NUM).unwrap_or(0);
-            let message = refused(message, tags::SESSION_REJECT_REASON, numbers, changes);
+            let by = (RefusedBy::Session, tags::SESSION_REJECT_REASON);
+            let message = refused(message, by, numbers, changes);
             Said::Message { seq, message }
         }
         // Of a type that we do not know: nothing that is read of others would stand in it.
@@ -66,7 +67,7 @@ fn about_orders(message: &Message<'_>, seq: u64, numbers: &Numbers, changes: &Ch
         b"8" => execution_report(message),
         b"9" => cancel_reject(message),
         b"r" => mass_cancel_report(message),
-        b"j" => Ok(refused(message, tags::BUSINESS_REJECT_REASON, numbers, changes)),
+        b"j" => Ok(refused(message, (RefusedBy::Business, tags::BUSINESS_REJECT_REASON), numbers, changes)),
         _ => Ok(VenueMessage::Other),
     };
     match read {
@@ -178,15 +179,18 @@ fn cancel_reject(message: &Message<'_>) -> Result<VenueMessage, Defect> {
 fn mass_cancel_report(message: &Message<'_>) -> Result<VenueMessage, Defect> {
     let MassCancelReport { cl_ord_id, response, reject_reason, .. } = MassCancelReport::parse(message)?;
     Ok(match response {
-        0 => VenueMessage::Refused { id: id_of(cl_ord_id), reason: reject_reason.map_or(0, |reason| reason as u16) },
+        0 => {
+            let reason = reject_reason.map_or(0, |reason| RefusedBy::MassCancel.reason(reason));
+            VenueMessage::Refused { id: id_of(cl_ord_id), reason }
+        }
         _ => VenueMessage::Other,
     })
 }
 
 /// A Reject (3) or a BusinessMessageReject (j) names the number of our message, or where a j leaves
 /// it out the id (379).
-fn refused(message: &Message<'_>, reason: u32, numbers: &Numbers, changes: &Changes) -> VenueMessage {
-    let reason = message.number(reason).map_or(0, |reason| reason as u16);
+fn refused(message: &Message<'_>, (by, tag): (RefusedBy, u32), numbers: &Numbers, changes: &Changes) -> VenueMessage {
+    let reason = message.number(tag).map_or(0, |reason| by.reason(reason));
     let id = match message.number(tags::REF_SEQ_NUM) {
         Some(seq) => numbers.id_of(seq),
         None => id_of(message.get(tags::BUSINESS_REJECT_REF_ID)),

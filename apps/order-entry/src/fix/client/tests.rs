@@ -2,6 +2,7 @@ use market::{Price, Side, Symbol};
 
 use super::*;
 use crate::fix::codec::{Decimal, Writer};
+use crate::fix::orders::RefusedBy;
 use crate::fix::orders::{
     BusinessReason, ExecTransType, ExecType, ExecutionReport, MassCancelReport, OrdStatus, Side as FixSide,
 };
@@ -309,7 +310,8 @@ fn cancel_takes_a_number_of_its_own_and_its_refusal_names_the_order() {
         out.number(45, seq).number(372, 1).number(380, 8);
     };
     venue.session.send(Venue::now(1), "j", body).unwrap();
-    let refused = VenueMessage::answer(OrderKey::Client(id), VenueEvent::CancelRefused { reason: 8 });
+    let refused =
+        VenueMessage::answer(OrderKey::Client(id), VenueEvent::CancelRefused { reason: RefusedBy::Business.reason(8) });
     assert_eq!(messages(&pump(&mut client, &mut venue, 1)), [refused]);
 }
 
@@ -414,7 +416,9 @@ fn mass_cancel_is_one_message_and_a_report_of_its_refusal_names_it() {
         pump(&mut client, &mut venue, 1);
         assert_eq!(venue.requests, [("q".to_owned(), id)]);
         let cl_ord_id = format!("{id:016}");
-        for (response, said) in [(7, VenueMessage::Other), (0, VenueMessage::Refused { id, reason: 1 })] {
+        for (response, said) in
+            [(7, VenueMessage::Other), (0, VenueMessage::Refused { id, reason: RefusedBy::MassCancel.reason(1) })]
+        {
             let report = MassCancelReport {
                 cl_ord_id: Some(cl_ord_id.as_bytes()),
                 order_id: b"NONE",

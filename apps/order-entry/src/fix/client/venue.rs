@@ -4,6 +4,7 @@ use market::{Price, Side};
 
 use super::FixClient;
 use super::books::Change;
+use crate::ReasonCodes;
 use crate::fix::codec::Decimal;
 use crate::fix::orders::{CancelOrder, MassCancel, NewOrder, ReplaceOrder, Side as FixSide, StatusRequest};
 use crate::fix::session::{MessageStore, SendError as FixSendError};
@@ -27,6 +28,10 @@ pub(super) const SEQ_MAX: u64 = 99_000_000;
 impl VenueSession for FixClient {
     fn rules(&self) -> OrderRules {
         Self::rules()
+    }
+
+    fn reason_codes(&self) -> Option<ReasonCodes> {
+        Some(ReasonCodes::Fix)
     }
 
     fn resume(&mut self, mark: &SessionMark) {

@@ -26,9 +26,16 @@ macro_rules! reasons {
             }
         }
 
+        impl $name {
+            /// The name in the specification.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Self::$variant => $text,)* })
+                f.write_str(self.name())
             }
         }
     };
@@ -44,14 +51,19 @@ reasons! {
         4 Empty "Tag specified without a value",
         5 Value "Value is incorrect (out of range) for this tag",
         6 Format "Incorrect data format for value",
+        7 Decryption "Decryption problem",
+        8 Signature "Signature problem",
         9 CompId "CompID problem",
         10 SendingTime "SendingTime accuracy problem",
         11 MsgType "Invalid MsgType",
+        12 Xml "XML validation error",
         13 Repeated "Tag appears more than once",
         14 Order "Tag specified out of required order",
         15 GroupOrder "Repeating group fields out of order",
         16 GroupCount "Incorrect NumInGroup count for repeating group",
         17 Delimiter "Non \"data\" value includes field delimiter",
+        18 Version "Invalid or unsupported application version",
+        99 Other "Other",
     }
 }
 
@@ -65,7 +77,11 @@ reasons! {
         4 Unavailable "Application not available",
         5 ConditionallyMissing "Conditionally required field missing",
         6 NotAuthorized "Not authorized",
+        7 DeliverTo "DeliverTo firm not available at this time",
         8 Throttle "Throttle limit exceeded",
+        9 ThrottleDisconnected "Throttle limit exceeded, session will be disconnected",
+        10 ThrottleOnRequest "Throttled messages rejected on request",
+        18 PriceIncrement "Invalid price increment",
     }
 }
 

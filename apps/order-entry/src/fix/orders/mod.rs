@@ -4,6 +4,7 @@
 mod defect;
 mod enums;
 mod messages;
+mod reject;
 mod templates;
 mod value;
 
@@ -12,5 +13,8 @@ pub use enums::{CxlRejResponseTo, ExecTransType, ExecType, HandlInst, OrdStatus,
 pub use enums::{Side, TimeInForce};
 pub use messages::{CancelReject, CancelRequest, ExecutionReport, MassCancel, MassCancelReport, NewOrderSingle};
 pub use messages::{OrderOutcome, ReplaceRequest, StatusRequest};
+pub(in crate::fix) use reject::RefusedBy;
+pub(crate) use reject::reason_name;
+pub use reject::{CxlRejReason, ExecRestatementReason, MassCancelRejectReason, OrdRejReason};
 pub use templates::{CancelOrder, NewOrder, OrderSpec, OrderTemplates, ReplaceOrder};
 pub use value::Utc;

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::Text;
-use crate::ilink3::IlinkError;
+use crate::ilink3::{IlinkError, LoginRejectReason, TerminateReason};
 
 /// The rule that the venue broke, or why it refused us. The text is safe for a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl fmt::Display for IlinkClientError {
         match self {
             Self::Session(error) => error.fmt(f),
             Self::Refused { error, reason, ahead } => {
-                write!(f, "the venue refused the login: code {error}")?;
+                write!(f, "the venue refused the login: {}", LoginRejectReason(*error))?;
                 with(f, reason)?;
                 match ahead {
                     Some(next) => write!(f, ": it has messages of ours up to {}, the journal has fewer", next - 1),
@@ -72,7 +72,7 @@ impl fmt::Display for IlinkClientError {
                 }
             }
             Self::Terminated { error, reason } => {
-                write!(f, "the venue has ended the session: code {error}")?;
+                write!(f, "the venue has ended the session: {}", TerminateReason(*error))?;
                 with(f, reason)
             }
             Self::Lost { received, sent } => write!(

@@ -5,6 +5,7 @@ use market::Price;
 use super::cancels::Cancels;
 use crate::Text;
 use crate::cl_ord_id::id_of;
+use crate::ilink3::reject::{business, mass_action};
 use crate::ilink3::{
     BusinessReject, CancelRejected, Frame, IlinkError, MassActionReport, NO_PRICE, OrderAccepted, OrderCancelled,
     OrderEliminated, OrderFilled, OrderRejected, OrderReplaced, OrderStatus, ReplaceRejected, TradeAddendum,
@@ -60,7 +61,11 @@ pub(super) fn read(frame: &Frame<'_>, cancels: &Cancels) -> Result<Said, IlinkEr
         MassActionReport::KIND => {
             let it: &MassActionReport = frame.view()?;
             let is_refused = matches!(it.response, 0 | b'0');
-            if is_refused { refused(it.order_request.get(), it.reject_reason.into()) } else { VenueMessage::Other }
+            if is_refused {
+                refused(it.order_request.get(), mass_action(it.reject_reason))
+            } else {
+                VenueMessage::Other
+            }
         }
         BusinessReject::KIND => return Ok(rejected_as_a_whole(frame.view()?, cancels)),
         // Party details, quotes, definitions, and that a cancel or a replace waits: no order is
@@ -115,7 +120,7 @@ fn status(it: &OrderStatus) -> VenueMessage {
 
 /// A refusal that names the number of our message, which is the id of an order or a replace.
 fn rejected_as_a_whole(it: &BusinessReject, cancels: &Cancels) -> Said {
-    let (number, reason) = (it.ref_seq.get(), it.reject_reason.get());
+    let (number, reason) = (it.ref_seq.get(), business(it.reject_reason.get()));
     if number == u32::MAX {
         return Said::Uncounted;
     }

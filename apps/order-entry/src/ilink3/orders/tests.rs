@@ -3,6 +3,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::*;
 use crate::Text;
+use crate::ilink3::reject::{business, mass_action};
 use crate::ilink3::{
     BusinessReject, Identity, Key, MassAction, MassActionReport, NewOrder, OrderAccepted, OrderCancelled, ReplaceOrder,
     Server, ServerConfig, ServerEvent, TradeAddendum,
@@ -349,7 +350,7 @@ fn cancel_of_all_is_one_message_whose_refusal_is_told() {
     assert_eq!(line.arrived[0].0, MassAction::KIND);
     let report = MassActionReport { order_request: id.into(), reject_reason: 9, ..MassActionReport::new_zeroed() };
     let events = line.report(MassActionReport::KIND, report.as_bytes());
-    assert_eq!(said(&events), [(1, VenueMessage::Refused { id, reason: 9 })]);
+    assert_eq!(said(&events), [(1, VenueMessage::Refused { id, reason: mass_action(9) })]);
     let report = MassActionReport { response: 1, ..report };
     let events = line.report(MassActionReport::KIND, report.as_bytes());
     assert_eq!(said(&events), [(2, VenueMessage::Other)]);
@@ -369,7 +370,7 @@ fn cancel_names_the_order_in_its_refusals_too() {
         ref_msg_type: Text(*b"F\0"),
         ..BusinessReject::new_zeroed()
     };
-    let refused = VenueMessage::answer(key, VenueEvent::CancelRefused { reason: 3 });
+    let refused = VenueMessage::answer(key, VenueEvent::CancelRefused { reason: business(3) });
     assert_eq!(said(&line.report(BusinessReject::KIND, reject.as_bytes())), [(1, refused)]);
     let canceled = OrderCancelled {
         cl_ord_id: Text::zero_padded("1").unwrap(),

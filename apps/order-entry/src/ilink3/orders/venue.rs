@@ -4,13 +4,13 @@ use market::Side;
 use zerocopy::IntoBytes;
 
 use super::{Ilink3Client, IlinkClientError, State};
-use crate::Text;
 use crate::cl_ord_id::text_of;
 use crate::ilink3::{CancelOrder, HEADER_LEN, MassAction, NO_PRICE, NewOrder, ReplaceOrder, StatusRequest};
 use crate::journal::SessionMark;
 use crate::orders::{Display, Instructions, OrderField, OrderRules, OrderType, TimeInForce, Vocabulary};
 use crate::risk::InstrumentIdx;
 use crate::session::{OrderTerms, SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
+use crate::{ReasonCodes, Text};
 
 /// Bytes of the longest message of ours, and of a Sequence in front of it.
 const MESSAGE_LEN: usize = HEADER_LEN + ReplaceOrder::LEN + 32;
@@ -146,6 +146,10 @@ impl Ilink3Client {
 impl VenueSession for Ilink3Client {
     fn rules(&self) -> OrderRules {
         Self::rules()
+    }
+
+    fn reason_codes(&self) -> Option<ReasonCodes> {
+        Some(ReasonCodes::Ilink3)
     }
 
     fn resume(&mut self, mark: &SessionMark) {

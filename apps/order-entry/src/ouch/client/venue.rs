@@ -3,13 +3,13 @@
 use market::{Side, Symbol};
 
 use super::{OUT_LEN, OuchClient};
-use crate::Text;
 use crate::journal::SessionMark;
 use crate::orders::OrderRules;
 use crate::ouch::v50::{EnterOrder, MassCancel, ReplaceOrder};
 use crate::ouch::{Side as OuchSide, TimeInForce, YesNo, words};
 use crate::session::{OrderTerms, SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
 use crate::soupbin::HEADER_LEN;
+use crate::{ReasonCodes, Text};
 
 /// Bytes that an order leaves for a heartbeat, an account query and a mass cancel.
 const SPARE: usize = 64;
@@ -31,6 +31,10 @@ impl OuchClient {
 impl VenueSession for OuchClient {
     fn rules(&self) -> OrderRules {
         Self::rules()
+    }
+
+    fn reason_codes(&self) -> Option<ReasonCodes> {
+        Some(ReasonCodes::Ouch50)
     }
 
     fn resume(&mut self, mark: &SessionMark) {

@@ -3,6 +3,7 @@
 use market::Side;
 
 use super::{Ouch42Client, token};
+use crate::ReasonCodes;
 use crate::journal::SessionMark;
 use crate::orders::OrderRules;
 use crate::ouch::v42::{CancelOrder, EnterOrder, IMMEDIATE_OR_CANCEL, MARKET_HOURS, ReplaceOrder};
@@ -27,6 +28,10 @@ impl Ouch42Client {
 impl VenueSession for Ouch42Client {
     fn rules(&self) -> OrderRules {
         Self::rules()
+    }
+
+    fn reason_codes(&self) -> Option<ReasonCodes> {
+        Some(ReasonCodes::Ouch42)
     }
 
     fn resume(&mut self, mark: &SessionMark) {

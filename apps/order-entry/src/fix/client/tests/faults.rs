@@ -222,9 +222,12 @@ fn refusal_that_names_an_id_alone_is_that_of_its_request() {
         };
         venue.session.send(Venue::now(1), "j", body).unwrap();
     }
-    let cancel_refused = VenueMessage::answer(OrderKey::Client(canceled), VenueEvent::CancelRefused { reason: 8 });
+    let cancel_refused = VenueMessage::answer(
+        OrderKey::Client(canceled),
+        VenueEvent::CancelRefused { reason: RefusedBy::Business.reason(8) },
+    );
     let said = messages(&pump(&mut client, &mut venue, 1));
-    assert_eq!(said, [VenueMessage::Refused { id: refused, reason: 8 }, cancel_refused]);
+    assert_eq!(said, [VenueMessage::Refused { id: refused, reason: RefusedBy::Business.reason(8) }, cancel_refused]);
 }
 
 #[test]
