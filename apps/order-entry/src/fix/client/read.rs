@@ -7,7 +7,7 @@ use super::numbers::Numbers;
 use crate::fix::codec::{Decimal, Message, parse_number};
 use crate::fix::orders::{
     CancelReject, CxlRejResponseTo, Defect, ExecType, ExecutionReport, MassCancelReport, OrdStatus, OrderOutcome,
-    Reason, RefusedBy,
+    Reason, RefusedBy, stated,
 };
 use crate::fix::session::{End, Event};
 use crate::fix::tag::tags;
@@ -120,12 +120,10 @@ fn execution_report(message: &Message<'_>) -> Result<VenueMessage, Defect> {
         }
         // No shares less, and the open ones as the report has them.
         OrderOutcome::State(ExecType::Restated) => {
-            let reason = report.exec_restatement_reason.map_or(0, |reason| reason as u16);
+            let reason = stated(report.exec_restatement_reason);
             with_terms(VenueEvent::Reduced { by: 0, reason })?
         }
-        OrderOutcome::State(ExecType::Rejected) => {
-            VenueMessage::Refused { id, reason: report.ord_rej_reason.map_or(0, |reason| reason as u16) }
-        }
+        OrderOutcome::State(ExecType::Rejected) => VenueMessage::Refused { id, reason: stated(report.ord_rej_reason) },
         OrderOutcome::State(end @ (ExecType::Canceled | ExecType::Expired | ExecType::DoneForDay)) => {
             VenueMessage::answer(of_order, VenueEvent::Canceled { reason: u16::from(end.to_wire()) })
         }
@@ -161,7 +159,7 @@ fn stated_terms(message: &Message<'_>, report: &ExecutionReport<'_>) -> Result<S
 
 fn cancel_reject(message: &Message<'_>) -> Result<VenueMessage, Defect> {
     let refused = CancelReject::parse(message)?;
-    let reason = refused.cxl_rej_reason.map_or(0, |reason| reason as u16);
+    let reason = stated(refused.cxl_rej_reason);
     Ok(match refused.cxl_rej_response_to {
         CxlRejResponseTo::Cancel => {
             let key = OrderKey::Client(id_of(Some(refused.orig_cl_ord_id)));

@@ -13,8 +13,8 @@ pub use enums::{CxlRejResponseTo, ExecTransType, ExecType, HandlInst, OrdStatus,
 pub use enums::{Side, TimeInForce};
 pub use messages::{CancelReject, CancelRequest, ExecutionReport, MassCancel, MassCancelReport, NewOrderSingle};
 pub use messages::{OrderOutcome, ReplaceRequest, StatusRequest};
-pub(in crate::fix) use reject::RefusedBy;
 pub(crate) use reject::reason_name;
 pub use reject::{CxlRejReason, ExecRestatementReason, MassCancelRejectReason, OrdRejReason};
+pub(in crate::fix) use reject::{RefusedBy, stated};
 pub use templates::{CancelOrder, NewOrder, OrderSpec, OrderTemplates, ReplaceOrder};
 pub use value::Utc;

@@ -110,6 +110,17 @@ pub(in crate::fix) enum RefusedBy {
 }
 
 const NUMBER: u16 = 0x1fff;
+/// The number 0 of the field that a message of its kind has: the reason 0 says that there is none.
+const ZERO: u16 = 0x7fff;
+
+/// The reason of an event by the field that a message of its kind has.
+pub(in crate::fix) const fn stated(number: Option<u64>) -> u16 {
+    match number {
+        None => 0,
+        Some(0) => ZERO,
+        Some(number) => number as u16 & ZERO,
+    }
+}
 
 impl RefusedBy {
     const fn bits(self) -> u16 {
@@ -149,6 +160,11 @@ pub(crate) fn reason_name(event: &VenueEvent) -> Option<&'static str> {
     if let Some(by) = RefusedBy::of(reason) {
         return by.name(reason & NUMBER);
     }
+    let reason = match reason {
+        0 => return None,
+        ZERO => 0,
+        reason => reason,
+    };
     match event {
         VenueEvent::Rejected { .. } => OrdRejReason(reason).name(),
         VenueEvent::CancelRefused { .. } | VenueEvent::ReplaceRefused { .. } => CxlRejReason(reason).name(),
@@ -185,6 +201,14 @@ mod tests {
         assert!(session.into_iter().all(|it| it.is_some()) && business.into_iter().all(|it| it.is_some()));
     }
 
+    /// Events that the gateway makes itself have no reason, and a venue may leave it out.
+    #[test]
+    fn reason_that_nobody_stated_has_no_name() {
+        assert_eq!(stated(None), 0);
+        assert_eq!(reason_name(&VenueEvent::CancelRefused { reason: 0 }), None);
+        assert_eq!(reason_name(&VenueEvent::Rejected { reason: stated(Some(0)) }), Some("broker or exchange option"));
+    }
+
     #[test]
     fn same_number_means_what_its_message_says() {
         let rejected = |reason| reason_name(&VenueEvent::Rejected { reason });
@@ -192,7 +216,7 @@ mod tests {
         assert_eq!(rejected(RefusedBy::Session.reason(5)), Some("Value is incorrect (out of range) for this tag"));
         assert_eq!(rejected(RefusedBy::Business.reason(5)), Some("Conditionally required field missing"));
         assert_eq!(rejected(RefusedBy::MassCancel.reason(5)), Some("invalid or unknown security type"));
-        assert_eq!(reason_name(&VenueEvent::CancelRefused { reason: 0 }), Some("too late to cancel"));
+        assert_eq!(reason_name(&VenueEvent::CancelRefused { reason: stated(Some(0)) }), Some("too late to cancel"));
         assert_eq!(reason_name(&VenueEvent::Canceled { reason: u16::from(b'C') }), Some("expired"));
         assert_eq!(reason_name(&VenueEvent::Reduced { by: 0, reason: 11 }), Some("peg refresh"));
         // A venue's own.
