@@ -4,18 +4,15 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use rdma::mirror::MirrorOptions;
-use rdma::port::{PathError, PathState, RoceNode, config_of, subscription};
+use rdma::port::{RocePort, RocePortOptions};
 use rdma::roce::{Addresses, Device, DeviceConfig, Mtu, Path, PdHandle, QpHandle};
-use wirepath::port::{EmbeddedPort, Port};
 
 use crate::error::Error;
 
 /// The port and its device.
 pub struct RdmaPort {
-    port: EmbeddedPort<RoceNode>,
+    port: RocePort,
     pd: PdHandle,
-    mtu: Mtu,
-    traffic_class: u8,
 }
 
 impl RdmaPort {
@@ -26,25 +23,23 @@ impl RdmaPort {
     /// There is no such port, or it carries no RoCE: what to do about it.
     pub fn open(via: &str, traffic_class: u8) -> Result<Self, Error> {
         let failed = |error: &dyn fmt::Display| Error::failed(format!("RDMA by {via}: {error}"));
-        let config = config_of(via).map_err(|why| failed(&why))?;
         // A mirror's window, in packets of WRITEs that are longer than the link's.
         let unacknowledged_packets = 4 * MirrorOptions::default().window;
-        let node = RoceNode::new(&DeviceConfig { qps: 4, unacknowledged_packets, ..config });
-        let port = Port::open(via).map_err(|error| failed(&error))?;
-        let port = port.named("order-gateway-rdma").subscribe(subscription());
-        let mut port = port.embed(node).map_err(|error| failed(&error))?;
-        let scope = port.scope("rdma");
-        port.app_mut().count_in(&scope, 1);
-        let pd = port.app_mut().device_mut().create_pd().map_err(|error| failed(&error))?;
-        // From the first turn on the port's frames come here and not to the kernel.
-        port.poll();
-        Ok(Self { port, pd, mtu: config.mtu, traffic_class })
+        let device = DeviceConfig { qps: 4, unacknowledged_packets, ..DeviceConfig::default() };
+        let options = RocePortOptions {
+            device,
+            traffic_class: Some(traffic_class),
+            ..RocePortOptions::new("order-gateway-rdma")
+        };
+        let mut port = RocePort::open(via, &options).map_err(|error| failed(&error))?;
+        let pd = port.device_mut().create_pd().map_err(|error| failed(&error))?;
+        Ok(Self { port, pd })
     }
 
     /// The device.
     #[inline]
     pub fn device(&mut self) -> &mut Device {
-        self.port.app_mut().device_mut()
+        self.port.device_mut()
     }
 
     /// The domain of all its objects.
@@ -54,7 +49,7 @@ impl RdmaPort {
 
     /// The largest payload of a packet.
     pub const fn mtu(&self) -> Mtu {
-        self.mtu
+        self.port.mtu()
     }
 
     /// The way to a peer, with our address on it; `None` while its MAC address is being resolved.
@@ -63,34 +58,28 @@ impl RdmaPort {
     ///
     /// There is no way.
     pub fn path(&mut self, to: Ipv4Addr) -> Result<Option<(Path, Ipv4Addr)>, String> {
-        match self.port.with_app(|node, cx| node.path(to, cx)) {
-            Ok(PathState::Known(path)) => match path.addresses {
-                Addresses::Ipv4 { source, .. } => {
-                    Ok(Some((Path { traffic_class: self.traffic_class, ..path }, source)))
-                }
-                _ => Err(format!("the way to {to} is none of IPv4")),
-            },
-            // Too many requests at once: a later turn asks.
-            Ok(PathState::Resolving(_)) | Err(PathError::NeighborMissing(_)) => Ok(None),
-            Err(error) => Err(error.to_string()),
+        let Some(path) = self.port.path(to).map_err(|error| error.to_string())? else { return Ok(None) };
+        match path.addresses {
+            Addresses::Ipv4 { source, .. } => Ok(Some((path, source))),
+            _ => Err(format!("the way to {to} is none of IPv4")),
         }
     }
 
     /// Whether requests of a queue pair have not left yet, or must leave again.
     #[inline]
     pub fn has_unsent_requests(&self, qp: QpHandle) -> bool {
-        self.port.app().device().has_unsent_requests(qp)
+        self.port.device().has_unsent_requests(qp)
     }
 
     /// One turn: receives, answers, sends. Returns how many frames arrived.
     #[inline]
     pub fn turn(&mut self) -> usize {
-        self.port.poll()
+        self.port.turn()
     }
 }
 
 impl fmt::Debug for RdmaPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RdmaPort").field("mtu", &self.mtu).finish_non_exhaustive()
+        f.debug_struct("RdmaPort").field("mtu", &self.mtu()).finish_non_exhaustive()
     }
 }

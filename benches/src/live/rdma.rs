@@ -9,16 +9,16 @@ use std::fmt;
 use std::sync::mpsc::{self, Receiver, Sender};
 
 use rdma::mirror::{Peer, connect};
-use rdma::port::{PathError, PathState, RoceNode, config_of, first_psn, subscription};
+use rdma::port::{RocePort, RocePortOptions, first_psn};
 use rdma::roce::{
-    Access, Buffer, CqHandle, Data, Device, Mr, Mtu, Path, QpHandle, QpOptions, Region, Remote, SendOperation,
-    SendRequest, Sge, Status,
+    Access, Buffer, CqHandle, Data, Device, Mr, Path, QpHandle, QpOptions, Region, Remote, SendOperation, SendRequest,
+    Sge, Status,
 };
 use rdma::wire::opcode::Transport;
 use rdma::wire::psn::Psn;
 use rdma::wire::qpn::Qpn;
 use wirepath::device::af_xdp::{AfXdpConfig, Mode};
-use wirepath::port::{EmbeddedPort, Port};
+use wirepath::port::Port;
 use wirepath::worker::live::{LiveConfig, PortConfig};
 
 use super::pair::{FAR, NEAR};
@@ -58,8 +58,7 @@ struct Name {
 
 /// A port with a device, a queue pair, and memory that the peer may reach.
 struct Side {
-    port: EmbeddedPort<RoceNode, LiveConfig>,
-    mtu: Mtu,
+    port: RocePort<LiveConfig>,
     cq: CqHandle,
     qp: QpHandle,
     mr: Mr,
@@ -68,14 +67,13 @@ struct Side {
 
 impl Side {
     fn open(interface: &str) -> Result<Self, String> {
-        let config = config_of(interface).map_err(text)?;
-        let (node, mtu) = (RoceNode::new(&config), config.mtu);
         // As in the runs of TCP beside it: in native mode a veth delivers by its NAPI, for which a
         // thread that spins before all others leaves no time.
         let device = AfXdpConfig { mode: Mode::Generic, ..AfXdpConfig::new(interface) };
-        let port = Port::from_config(LiveConfig::over(PortConfig::AfXdp(device))).named("rdma-bench");
-        let mut port = port.subscribe(subscription()).embed(node).map_err(text)?;
-        let device = port.app_mut().device_mut();
+        let port = Port::from_config(LiveConfig::over(PortConfig::AfXdp(device)));
+        let options = RocePortOptions { rows: 0, ..RocePortOptions::new("rdma-bench") };
+        let mut port = RocePort::over(port, interface, &options)?;
+        let device = port.device_mut();
         let (pd, cq) = (device.create_pd().map_err(text)?, device.create_cq(16).map_err(text)?);
         let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
         let mr = device.register(pd, Region::from(&Buffer::zeroed(MEMORY)), access).map_err(text)?;
@@ -90,13 +88,11 @@ impl Side {
             signals_all: true,
         };
         let qp = device.create_qp(&options).map_err(text)?;
-        // From the first turn on the frames of RoCE come here and not to the kernel.
-        port.poll();
-        Ok(Self { port, mtu, cq, qp, mr, psn: first_psn() })
+        Ok(Self { port, cq, qp, mr, psn: first_psn() })
     }
 
     fn device(&mut self) -> &mut Device {
-        self.port.app_mut().device_mut()
+        self.port.device_mut()
     }
 
     fn name(&mut self) -> Result<Name, String> {
@@ -108,12 +104,9 @@ impl Side {
     fn path(&mut self, peer: Ipv4Addr) -> Result<Path, String> {
         let mut found = Err(format!("{peer} does not answer ARP"));
         until(|| {
-            self.port.poll();
-            match self.port.with_app(|node, cx| node.path(peer, cx)) {
-                Ok(PathState::Known(path)) => found = Ok(path),
-                Ok(PathState::Resolving(_)) | Err(PathError::NeighborMissing(_)) => return false,
-                Err(error) => found = Err(text(error)),
-            }
+            self.port.turn();
+            let Some(known) = self.port.path(peer).transpose() else { return false };
+            found = known.map_err(text);
             true
         });
         found
@@ -125,7 +118,7 @@ impl Side {
             psn: theirs.psn,
             own_psn: self.psn,
             path: self.path(peer)?,
-            mtu: self.mtu,
+            mtu: self.port.mtu(),
             access: Access::REMOTE_READ | Access::REMOTE_WRITE,
             reads: 1,
         };
@@ -141,7 +134,7 @@ impl Side {
         }
         let mut status = None;
         until(|| {
-            self.port.poll();
+            self.port.turn();
             status = self.device().poll_cq(cq).map(|completion| completion.status);
             status.is_some()
         });
@@ -157,7 +150,7 @@ fn serve((names, theirs): Names<'_>, ready: &AtomicBool, stopping: &AtomicBool) 
     names.send(side.name()?).map_err(text)?;
     ready.store(true, Ordering::Release);
     while !stopping.load(Ordering::Relaxed) {
-        side.port.poll();
+        side.port.turn();
         if let Ok(name) = theirs.try_recv() {
             side.connect(NEAR.address, name)?;
         }

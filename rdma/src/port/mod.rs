@@ -13,10 +13,12 @@ mod ahead;
 mod long_frames;
 mod node;
 mod path;
+mod roce_port;
 mod rows;
 
 pub use node::{NodeCounters, RoceNode, subscription};
 pub use path::{PathError, PathState, config_of, first_psn, largest_mtu, mtu_of};
+pub use roce_port::{RocePort, RocePortOptions};
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use market::BookSnapshot;
 use rdma::cm::{CmConfig, CmEvent, CmId, ConnectRequest, ListenOptions, LocalQp, Manager, PortSpace, RejectReason};
-use rdma::port::{RoceNode, config_of, first_psn, subscription};
+use rdma::port::{RocePort, RocePortOptions, first_psn};
 use rdma::roce::{
     Access, CqHandle, Device, DeviceConfig, Event, PdHandle, QpAttributes, QpHandle, QpOptions, QpState, Region,
 };
@@ -23,7 +23,6 @@ use rdma::snapshot::{Offer, Table, slot_len};
 use rdma::wire::opcode::Transport;
 use rdma::wire::qpn::Qpn;
 use wirepath::counters::{Counter, Gauge, Scope, Unit};
-use wirepath::port::{EmbeddedPort, Port};
 use wirepath::worker::live::sleep_on;
 
 use super::ExposePlan;
@@ -86,16 +85,12 @@ fn serve(
         Ok(open) => open,
         Err(error) => return drop(opened.send(Err(error))),
     };
-    let address = port.with_app(|_, cx| cx.host.addresses().first().map(|address| address.address()));
+    let address = port.port_mut().with_app(|_, cx| cx.host.addresses().first().map(|address| address.address()));
     let _ = opened.send(Ok(address));
     let mut idle = 0;
     while !is_ending.load(Ordering::Relaxed) {
-        idle = if port.poll() > 0 { 0 } else { idle + 1 };
-        port.with_app(|node, cx| {
-            let now_ns = cx.now.as_nanos();
-            let (manager, device) = node.manager_mut().expect("the node was made with a manager");
-            readers.turn(now_ns, manager, device);
-        });
+        idle = if port.turn() > 0 { 0 } else { idle + 1 };
+        port.with_manager(|now_ns, manager, device| readers.turn(now_ns, manager, device)).expect(MANAGED);
         match idle {
             0 => (),
             IDLE_TURNS.. => sleep(&mut port),
@@ -105,7 +100,8 @@ fn serve(
 }
 
 /// Sleeps until a frame comes, or a timer of the device is due.
-fn sleep(port: &mut EmbeddedPort<RoceNode>) {
+fn sleep(port: &mut RocePort) {
+    let port = port.port_mut();
     let fd = port.wait_fd();
     let next = port.time_to_next().map_or(SLEEP_MAX, |next| Duration::from_nanos(next.as_nanos()));
     match fd {
@@ -114,27 +110,28 @@ fn sleep(port: &mut EmbeddedPort<RoceNode>) {
     }
 }
 
+const MANAGED: &str = "the port was opened with a manager";
+
 /// The port and who reads over it.
-fn open(plan: &ExposePlan, regions: Vec<Region>) -> Result<(EmbeddedPort<RoceNode>, Readers), Error> {
+fn open(plan: &ExposePlan, regions: Vec<Region>) -> Result<(RocePort, Readers), Error> {
     let via = &plan.via;
     let failed = |error: &dyn std::fmt::Display| Error::Failed(format!("--expose {via}: {error}"));
-    let config = config_of(via).map_err(|why| failed(&why))?;
-    let config = DeviceConfig { qps: 2 * plan.readers, rd_atomics: READS, ..config };
     // By the time too, so that no message to an earlier process names a connection of ours.
     let manager = CmConfig { connections: 2 * plan.readers, seed: first_psn().get().into(), ..CmConfig::default() };
-    let node = RoceNode::new(&config).with_manager(&manager);
-    let port = Port::open(via).map_err(|error| failed(&error))?;
-    let port = port.named("feed-handler-expose").subscribe(subscription());
-    let mut port = port.embed(node).map_err(|error| failed(&error))?;
-    let scope = port.scope("rdma");
-    port.app_mut().count_in(&scope, plan.readers.min(8));
-    let counters = ExposeCounters::new(&port.scope("expose"));
-    let (manager, device) = port.app_mut().manager_mut().expect("the node was made with a manager");
+    let options = RocePortOptions {
+        device: DeviceConfig { qps: 2 * plan.readers, rd_atomics: READS, ..DeviceConfig::default() },
+        manager: Some(manager),
+        rows: plan.readers.min(8),
+        ..RocePortOptions::new("feed-handler-expose")
+    };
+    let mut port = RocePort::open(via, &options).map_err(|error| failed(&error))?;
+    let counters = ExposeCounters::new(&port.port_mut().scope("expose"));
     let listen = ListenOptions { space: PortSpace::Tcp, port: plan.port, backlog: plan.readers };
-    manager.cm_mut().listen(&listen).map_err(|error| failed(&error))?;
-    let readers = Readers::new(plan, device, regions, counters).map_err(|error| failed(&error))?;
-    // From the first turn on the port's frames come here and not to the kernel.
-    port.poll();
+    let readers = port.with_manager(|_, manager, device| {
+        manager.cm_mut().listen(&listen).map_err(|error| failed(&error))?;
+        Readers::new(plan, device, regions, counters).map_err(|error| failed(&error))
+    });
+    let readers = readers.expect(MANAGED)?;
     Ok((port, readers))
 }
 

@@ -5,9 +5,8 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use ::rdma::cable::{Cable, CableError, CabledDevice, FramedTcp, SharedMemory, SharedMemoryListener, Ticket};
-use ::rdma::port::RoceNode;
+use ::rdma::port::RocePort;
 use ::rdma::roce::{Addresses, Device, Link, Path};
-use wirepath::port::EmbeddedPort;
 
 use super::exchange::Connection;
 
@@ -16,7 +15,7 @@ const CABLE_SPAN: Duration = Duration::from_secs(5);
 
 /// A device with what carries its packets.
 pub(super) enum Carried {
-    Port(Box<EmbeddedPort<RoceNode>>),
+    Port(Box<RocePort>),
     Cable { device: Box<CabledDevice<LateCable>>, begun: Instant },
 }
 
@@ -29,14 +28,14 @@ impl Carried {
 
     pub(super) fn device(&self) -> &Device {
         match self {
-            Self::Port(port) => port.app().device(),
+            Self::Port(port) => port.device(),
             Self::Cable { device, .. } => device.device(),
         }
     }
 
     pub(super) fn device_mut(&mut self) -> &mut Device {
         match self {
-            Self::Port(port) => port.app_mut().device_mut(),
+            Self::Port(port) => port.device_mut(),
             Self::Cable { device, .. } => device.device_mut(),
         }
     }
@@ -44,7 +43,7 @@ impl Carried {
     /// One turn; says how much it moved.
     pub(super) fn turn(&mut self) -> Result<usize, CableError> {
         match self {
-            Self::Port(port) => Ok(port.poll()),
+            Self::Port(port) => Ok(port.turn()),
             Self::Cable { device, begun } => device.turn(begun.elapsed().as_nanos() as u64),
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ::rdma::cable::{ACK_TIMEOUT, Carrier};
 use ::rdma::cm::{CmConfig, Manager};
-use ::rdma::port::{PathError, PathState, RoceNode, config_of, first_psn, subscription};
+use ::rdma::port::{RocePort, RocePortOptions, first_psn};
 use ::rdma::roce::{
     Access, Addresses, Buffer, CompletionKind, CqHandle, Data, Destination, Device, DeviceConfig, Event, GRH_LEN, Mr,
     Mtu, Path, PdHandle, QpAttributes, QpCounters, QpHandle, QpOptions, QpState, Region, Remote, SendOperation,
@@ -17,7 +17,6 @@ use ::rdma::roce::{
 use ::rdma::wire::opcode::Transport;
 use ::rdma::wire::psn::Psn;
 use ::rdma::wire::qpn::Qpn;
-use wirepath::port::{EmbeddedPort, Port};
 use wirepath::worker::StopFlag;
 
 use super::carried::{Carried, cable_path};
@@ -65,7 +64,6 @@ pub(super) struct End {
     mr: Mr,
     mtu: Mtu,
     psn: Psn,
-    traffic_class: u8,
     stop: StopFlag,
 }
 
@@ -92,7 +90,7 @@ impl End {
         choice: Choice,
         stop: &StopFlag,
     ) -> Result<Self, Box<dyn Error>> {
-        let (psn, traffic_class, is_asked_for) = (first_psn(), options.traffic_class, choice.is_asked_for);
+        let (psn, is_asked_for) = (first_psn(), choice.is_asked_for);
         let Opened { mut carried, carrier, why, via, mtu } = open_carrier(options, choice, psn, stop)?;
         if service == Service::Ud && options.size > mtu.bytes() {
             return Err(format!("a datagram is one packet, of up to {mtu} bytes on this link: choose --size").into());
@@ -137,7 +135,6 @@ impl End {
             mr,
             mtu,
             psn,
-            traffic_class,
             stop: stop.clone(),
         })
     }
@@ -147,11 +144,8 @@ impl End {
         let begun = Instant::now();
         loop {
             let Carried::Port(port) = &mut self.carried else { return Ok(cable_path()) };
-            match port.with_app(|node, cx| node.path(peer, cx)) {
-                Ok(PathState::Known(path)) => return Ok(Path { traffic_class: self.traffic_class, ..path }),
-                // Too many requests at once are no reason to give up: a later turn asks.
-                Ok(PathState::Resolving(_)) | Err(PathError::NeighborMissing(_)) => (),
-                Err(error) => return Err(error.into()),
+            if let Some(path) = port.path(peer)? {
+                return Ok(path);
             }
             if self.stop.is_stopping() {
                 return Err("stopped before the peer's MAC address was known".into());
@@ -277,10 +271,7 @@ impl End {
     /// Calls the connection manager, with the time and the device that it connects.
     pub(super) fn with_manager<T>(&mut self, call: impl FnOnce(u64, &mut Manager, &mut Device) -> T) -> T {
         let Carried::Port(port) = &mut self.carried else { unreachable!("a manager is made with a port") };
-        port.with_app(|node, cx| {
-            let (manager, device) = node.manager_mut().expect("the node was made with a manager");
-            call(cx.now.as_nanos(), manager, device)
-        })
+        port.with_manager(call).expect("a port is opened with a manager")
     }
 
     /// What carries the packets, in words.
@@ -504,31 +495,29 @@ fn open_carrier(
         return Ok(by_cable(carrier, why));
     }
     let via = options.port_of_ours()?;
-    let config = config_of(&via)?;
-    let mtu = options.mtu_on(config.mtu)?;
-    let config = DeviceConfig { mtu, rd_atomics: RD_ATOMICS, ..config };
-    match open_port(&via, &config, options.traffic_class, psn, stop) {
-        Ok(port) => Ok(Opened { carried: Carried::Port(Box::new(port)), carrier: Carrier::RoceV2, why, via, mtu }),
+    match open_port(&via, options, psn, stop) {
+        Ok(port) => {
+            let mtu = port.mtu();
+            Ok(Opened { carried: Carried::Port(Box::new(port)), carrier: Carrier::RoceV2, why, via, mtu })
+        }
         Err(error) if carrier.is_none() => Ok(by_cable(Carrier::FramedTcp, format!("{via} was not opened: {error}"))),
-        Err(error) => Err(error),
+        Err(error) => Err(error.into()),
     }
 }
 
-fn open_port(
-    via: &str,
-    config: &DeviceConfig,
-    traffic_class: u8,
-    psn: Psn,
-    stop: &StopFlag,
-) -> Result<EmbeddedPort<RoceNode>, Box<dyn Error>> {
+fn open_port(via: &str, options: &EndOptions, psn: Psn, stop: &StopFlag) -> Result<RocePort, String> {
+    let traffic_class = options.traffic_class;
     // By the time too, so that no message to an earlier process names a connection of ours.
     let manager = CmConfig { connections: 8, seed: psn.get().into(), traffic_class, ..CmConfig::default() };
-    let node = RoceNode::new(config).with_manager(&manager);
-    let port = Port::open(via)?.named("rdma").subscribe(subscription()).stop_by(stop);
-    let mut port = port.embed(node)?;
-    let scope = port.scope("rdma");
-    port.app_mut().count_in(&scope, 1);
-    Ok(port)
+    let options = RocePortOptions {
+        device: DeviceConfig { rd_atomics: RD_ATOMICS, ..DeviceConfig::default() },
+        mtu: options.mtu,
+        manager: Some(manager),
+        traffic_class: Some(traffic_class),
+        stop: Some(stop.clone()),
+        ..RocePortOptions::new("rdma")
+    };
+    RocePort::open(via, &options)
 }
 
 impl Service {
