@@ -2,8 +2,8 @@
 
 pub mod cable;
 pub mod cm;
-pub mod exchange;
 pub mod mirror;
+pub mod out_of_band;
 #[cfg(feature = "port")]
 pub mod port;
 pub mod provider;

@@ -9,12 +9,12 @@
 //! datagrams to UDP port 4791 to it by a [`subscription`] and knows nothing of RDMA. Answers leave
 //! with the doorbell of the turn in which their cause arrived.
 
-mod ahead;
+mod counters;
 mod long_frames;
 mod node;
 mod path;
+mod prefetch;
 mod roce_port;
-mod rows;
 
 pub use node::{NodeCounters, RoceNode, subscription};
 pub use path::{PathError, PathState, config_of, first_psn, largest_mtu, mtu_of};

@@ -10,10 +10,10 @@ use wirepath::port::{Subscription, udp};
 use wirepath::proto::ConsumerId;
 use wirepath::time::Instant;
 
-use super::ahead::{Lookahead, QPS_MIN};
+use super::counters::Rows;
 use super::long_frames::LongFrames;
 use super::path::{largest_mtu, resolve};
-use super::rows::Rows;
+use super::prefetch::{Lookahead, QPS_MIN};
 use crate::cm::{CmConfig, Manager};
 use crate::roce::{Device, DeviceConfig, Mtu};
 use crate::wire::ROCE_PORT;

@@ -11,8 +11,8 @@ use std::sync::mpsc::{self, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ::rdma::exchange::DONE;
-use ::rdma::exchange::perftest::PerftestAddress;
+use ::rdma::out_of_band::DONE;
+use ::rdma::out_of_band::perftest::PerftestAddress;
 use ::rdma::roce::{Mtu, Path, Remote, SendOperation};
 use hdrhistogram::Histogram;
 use wirepath::worker::StopFlag;

@@ -23,7 +23,7 @@ mod via;
 use std::error::Error;
 use std::net::Ipv4Addr;
 
-use ::rdma::exchange::EXCHANGE_PORT;
+use ::rdma::out_of_band::EXCHANGE_PORT;
 use ::rdma::roce::Mtu;
 use clap::{Args, Subcommand, ValueEnum};
 use wirepath::worker::StopFlag;

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-use ::rdma::exchange::pingpong::{PingpongAddress, SRQ_ADDRESSES};
-use ::rdma::exchange::{DONE, gid};
+use ::rdma::out_of_band::pingpong::{PingpongAddress, SRQ_ADDRESSES};
+use ::rdma::out_of_band::{DONE, gid};
 use ::rdma::roce::{CompletionKind, GRH_LEN, Mtu, Path, SendOperation};
 use wirepath::worker::StopFlag;
 

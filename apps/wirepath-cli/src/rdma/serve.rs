@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use ::rdma::exchange::DONE;
-use ::rdma::exchange::perftest::{self, PerftestAddress};
+use ::rdma::out_of_band::DONE;
+use ::rdma::out_of_band::perftest::{self, PerftestAddress};
 use ::rdma::port::mtu_of;
 use ::rdma::roce::{CompletionKind, Mtu};
 use wirepath::worker::StopFlag;

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use ::rdma::exchange::perftest::{self, PerftestAddress};
-use ::rdma::exchange::{DONE, gid};
+use ::rdma::out_of_band::perftest::{self, PerftestAddress};
+use ::rdma::out_of_band::{DONE, gid};
 use ::rdma::roce::{Mtu, Path, Remote, SendOperation};
 use hdrhistogram::Histogram;
 use wirepath::worker::StopFlag;

@@ -14,14 +14,14 @@ use rdma_core_sys::verbs::{
     SharedReceiveQueue, VerbsError,
 };
 
-use super::{refused, words};
+use super::{convert, refused};
 use crate::roce::{Access, Data, DeviceError, PostError, Region, SGES_MAX, SendRequest, Sge, WorkCompletion};
 
 /// Registers a region, for as long as the registration lives.
 pub(super) fn register(pd: &ProtectionDomain, region: Region, access: Access) -> Result<MemoryRegion, DeviceError> {
     let (start, len) = (region.start(), region.len());
     let mr = if access.has(Access::LOCAL_WRITE) {
-        let remote = words::remote_access(access);
+        let remote = convert::remote_access(access);
         // SAFETY: 1.
         unsafe { MemoryRegion::register_for_peers(pd, start, len, remote, Arc::new(region)) }
     } else if access.has_remote() {
@@ -82,7 +82,7 @@ pub(super) fn arm(cq: &CompletionQueue, solicited_only: bool) -> Result<(), Devi
 pub(super) fn poll(cq: &CompletionQueue) -> Result<Option<WorkCompletion>, DeviceError> {
     // SAFETY: 2.
     let done = unsafe { cq.poll() }.map_err(|error| refused(&error))?;
-    Ok(done.as_ref().map(words::completion))
+    Ok(done.as_ref().map(convert::completion))
 }
 
 type Pieces = [rdma_core_sys::verbs::Sge; SGES_MAX];

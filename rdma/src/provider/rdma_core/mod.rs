@@ -4,10 +4,10 @@
 //! refused, and never done by half: memory windows, which that one lacks, requests that invalidate,
 //! and multicast.
 
+mod convert;
 mod events;
 #[allow(unsafe_code)]
 mod memory_and_queues;
-mod words;
 
 use core::fmt;
 
@@ -17,7 +17,7 @@ use rdma_core_sys::verbs::{
 };
 use rdma_core_sys::{LoadError, RdmaCore as Libraries};
 
-use self::words::Gids;
+use self::convert::Gids;
 use super::Provider;
 use crate::roce::handle::{Table, kind, next_device};
 use crate::roce::{
@@ -125,7 +125,7 @@ impl RdmaCore {
         operation: &SendOperation,
         destination: &Destination,
     ) -> Result<(SendKind<'_>, Option<[u8; 4]>), PostError> {
-        let (SendKind::Send, imm) = words::send(operation).ok_or(PostError::Operation)? else {
+        let (SendKind::Send, imm) = convert::send(operation).ok_or(PostError::Operation)? else {
             return Err(PostError::Operation);
         };
         let ah = self.ahs.get(destination.ah).filter(|ah| ah.pd == pd).ok_or(PostError::Destination)?;
@@ -169,7 +169,7 @@ impl Provider for RdmaCore {
     }
 
     fn create_ah(&mut self, pd: PdHandle, path: &Path) -> Result<AhHandle, DeviceError> {
-        let address = words::address(path, &self.gids);
+        let address = convert::address(path, &self.gids);
         let address = address.ok_or(DeviceError::Value("address that is no GID of the port"))?;
         let way = AddressHandle::create(self.pd(pd)?, &address).map_err(|error| refused(&error))?;
         self.ahs.insert_with(|_| Ah { way, pd }).ok_or(DeviceError::Full("address handles"))
@@ -213,7 +213,7 @@ impl Provider for RdmaCore {
     fn create_qp(&mut self, options: &QpOptions) -> Result<QpHandle, DeviceError> {
         let srq = options.srq.map(|srq| self.srq(srq)).transpose()?;
         let request = ServiceRequest {
-            service: words::service(options.transport),
+            service: convert::service(options.transport),
             pd: self.pd(options.pd)?,
             send_cq: self.cq(options.send_cq)?,
             receive_cq: self.cq(options.recv_cq)?,
@@ -247,7 +247,7 @@ impl Provider for RdmaCore {
 
     fn modify_qp(&mut self, qp: QpHandle, attributes: &QpAttributes) -> Result<(), ModifyError> {
         let qp = self.qps.get(qp).ok_or(ModifyError::UnknownQp)?;
-        let change = words::change(attributes, &self.gids)?;
+        let change = convert::change(attributes, &self.gids)?;
         qp.queues.modify(&change).map_err(|error| ModifyError::Call(error.errno()))
     }
 
@@ -255,7 +255,7 @@ impl Provider for RdmaCore {
         let qp = self.qps.get(qp).ok_or(PostError::UnknownQp)?;
         let (kind, imm) = match request.destination {
             Some(destination) => self.datagram(qp.pd, &request.operation, &destination)?,
-            None => words::send(&request.operation).ok_or(PostError::Operation)?,
+            None => convert::send(&request.operation).ok_or(PostError::Operation)?,
         };
         let is_inline = matches!(request.data, Data::Inline(_));
         if is_inline && !matches!(kind, SendKind::Send | SendKind::Write(..) | SendKind::Datagram(..)) {

@@ -3,7 +3,7 @@
 mod datagrams;
 mod gsi;
 mod objects;
-mod shared;
+mod srq;
 
 use zerocopy::FromBytes;
 

@@ -5,22 +5,22 @@
 //!  request packets ─▶ responder ─▶ memory, receive queue, completions ─▶ answers
 //! ```
 
-mod answers;
 pub(super) mod attributes;
 mod completer;
 pub(super) mod congestion;
 mod requester;
 mod responder;
+mod responses;
 mod send_queue;
 mod unreliable;
 
 pub use attributes::{ModifyError, QpAttributes, QpState};
 
-use self::answers::Answers;
 use self::attributes::Settings;
 use self::congestion::{Notifier, Pacer};
 use self::requester::Requester;
 use self::responder::Responder;
+use self::responses::Answers;
 use self::send_queue::SendQueue;
 use super::counters::QpCounters;
 use super::events::Event;
@@ -111,7 +111,7 @@ pub(super) mod lines {
     use super::super::handle::SLOT_HEADER;
     use super::Qp;
     use crate::roce::counters::QpCounters;
-    use crate::roce::qp::answers::Answers;
+    use crate::roce::qp::responses::Answers;
     use crate::roce::qp::send_queue::SendQueue;
 
     /// A request is posted or sent, or its answer comes.

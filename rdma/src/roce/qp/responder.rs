@@ -2,8 +2,8 @@
 
 use core::sync::atomic::Ordering;
 
-use super::answers::{Acknowledgment, ResourceData};
 use super::attributes::QpState;
+use super::responses::{Acknowledgment, ResourceData};
 use super::send_queue::packet_count;
 use super::{Qp, Status, WorkCompletion};
 use crate::roce::events::Event;
