@@ -41,6 +41,10 @@ const SILENCE_MAX_UNRELIABLE: Duration = Duration::from_secs(10);
 const MIN_RNR_TIMER: u8 = 12;
 const TIMEOUT: u8 = 14;
 const RETRIES: u8 = 7;
+/// Four times the time to an acknowledgment, which a peer may take for one.
+const QUIET_SPAN: Duration = Duration::from_millis(300);
+/// How long a peer may go on behind the end.
+const LINGER_MAX: Duration = Duration::from_secs(5);
 /// The key of datagrams that the examples of rdma-core have.
 const QKEY: u32 = 0x1111_1111;
 
@@ -359,6 +363,20 @@ impl End {
             Err(error) => {
                 self.gone = Some(error.to_string());
                 thread::yield_now();
+            }
+        }
+    }
+
+    /// Answers on until nothing has come for longer than a peer waits before it sends again: it may
+    /// lack our last acknowledgment, and Linux rxe asks for that for ever.
+    pub(super) fn linger(&mut self) {
+        let (begun, mut heard, mut packets) = (Instant::now(), Instant::now(), self.counters().packets_rx);
+        let is_over = |heard: Instant| heard.elapsed() >= QUIET_SPAN || begun.elapsed() >= LINGER_MAX;
+        while self.service.transport() == Transport::Rc && !is_over(heard) && !self.is_stopping() {
+            self.turn();
+            let now = self.counters().packets_rx;
+            if now != packets {
+                (heard, packets) = (Instant::now(), now);
             }
         }
     }

@@ -36,7 +36,11 @@ pub(super) fn run(options: &PingpongOptions, stop: &StopFlag) -> Result<(), Box<
     let begun = Instant::now();
     let verified = verified(play(&mut end, options, received_at, is_ours, &mut HalfTrips::new()?)?);
     let span = begun.elapsed();
-    connection.part(|| end.turn())?;
+    match is_ours {
+        true => connection.part(|| end.turn())?,
+        // Other programs have closed it before the first message.
+        false => end.linger(),
+    }
     let counters = end.counters();
     writeln!(
         io::stdout().lock(),
