@@ -209,6 +209,7 @@ soak: root tools ## as root: 10,000 cases of each property; SOAK_FRAMES=10000000
 	$(call want,cpio,cpio,for a guest with the RoCE of Linux,:)
 	$(call want,ib_write_bw,perftest,for a guest with the RoCE of Linux,:)
 	$(call want,rping,rdmacm-utils,for a guest with the RoCE of Linux,:)
+	$(call want,nft,nftables,for wires that lose frames,:)
 	cargo test --release -p wirepath-tests --test rdma_rxe -- --include-ignored --nocapture
 	cargo test --release -p wirepath-cli --test rdma -- --include-ignored --nocapture --test-threads 1
 	cargo test --release -p order-gateway --test processes -- mirror::mirror_has_all_that_a_primary_sent_which_is_killed_a_thousand_times --exact --ignored --nocapture
