@@ -24,16 +24,16 @@ const RULES: &str = "table bridge roce {\n chain forward {\n type filter hook fo
 /// A packet that is overtaken waits so long for the one that overtakes it.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// Which packets of a direction meet a fault: each so many-th, none for 0. So a run is like the one
-/// before.
+/// Which packets of a direction meet a fault: one of so many, drawn by its number; none for 0. Not
+/// each so many-th, or one that is sent again at the head of as many is lost each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WireFaults {
     /// Lost.
-    pub lose_each: u64,
+    pub lose_one_of: u64,
     /// Carried twice.
-    pub double_each: u64,
+    pub double_one_of: u64,
     /// Overtaken by the next.
-    pub delay_each: u64,
+    pub delay_one_of: u64,
 }
 
 /// Packets that met a fault, of both directions.
@@ -117,15 +117,15 @@ fn carry(from: &PacketSocket, to: &PacketSocket, faults: WireFaults, shared: &Sh
             continue;
         };
         number += 1;
-        if is_each(number, faults.lose_each) {
+        if is_drawn(number, 1, faults.lose_one_of) {
             shared.lost.fetch_add(1, Ordering::Relaxed);
-        } else if is_each(number, faults.delay_each) && overtaken.is_none() {
+        } else if is_drawn(number, 2, faults.delay_one_of) && overtaken.is_none() {
             shared.delayed.fetch_add(1, Ordering::Relaxed);
             overtaken = Some(frame);
             continue;
         } else {
             send(&frame);
-            if is_each(number, faults.double_each) {
+            if is_drawn(number, 3, faults.double_one_of) {
                 shared.doubled.fetch_add(1, Ordering::Relaxed);
                 send(&frame);
             }
@@ -134,8 +134,12 @@ fn carry(from: &PacketSocket, to: &PacketSocket, faults: WireFaults, shared: &Sh
     }
 }
 
-fn is_each(number: u64, each: u64) -> bool {
-    each > 0 && number.is_multiple_of(each)
+/// True of one of `each` numbers, others for each fault (SplitMix64).
+fn is_drawn(number: u64, fault: u64, each: u64) -> bool {
+    let mut drawn = number.wrapping_mul(4).wrapping_add(fault).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    drawn = (drawn ^ drawn >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    drawn = (drawn ^ drawn >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    each > 0 && (drawn ^ drawn >> 31).is_multiple_of(each)
 }
 
 /// IPv4 without options, UDP to port 4791.

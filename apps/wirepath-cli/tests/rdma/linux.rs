@@ -229,35 +229,35 @@ fn play_over(test: &str, faults: WireFaults) {
     play_by_rdma_cm(&mut lab, 20);
     let WireCounts { lost, doubled, delayed } = wire.counts();
     println!("{test}: {lost} packets lost, {doubled} doubled, {delayed} overtaken");
-    for (each, met) in [(faults.lose_each, lost), (faults.double_each, doubled), (faults.delay_each, delayed)] {
-        assert_eq!(each > 0, met > 0, "{faults:?}, and {lost}, {doubled}, {delayed}");
+    for (one_of, met) in [(faults.lose_one_of, lost), (faults.double_one_of, doubled), (faults.delay_one_of, delayed)] {
+        assert_eq!(one_of > 0, met > 0, "{faults:?}, and {lost}, {doubled}, {delayed}");
     }
 }
 
 #[test]
 #[ignore = "minutes: make soak"]
-fn nothing_is_lost_with_linux_where_each_thirteenth_packet_is() {
-    let test = "nothing_is_lost_with_linux_where_each_thirteenth_packet_is";
-    play_over(test, WireFaults { lose_each: 13, ..WireFaults::default() });
+fn nothing_is_lost_with_linux_where_one_of_thirteen_packets_is() {
+    let test = "nothing_is_lost_with_linux_where_one_of_thirteen_packets_is";
+    play_over(test, WireFaults { lose_one_of: 13, ..WireFaults::default() });
 }
 
 #[test]
 #[ignore = "minutes: make soak"]
-fn nothing_is_lost_with_linux_where_each_fifth_packet_is() {
-    let test = "nothing_is_lost_with_linux_where_each_fifth_packet_is";
-    play_over(test, WireFaults { lose_each: 5, ..WireFaults::default() });
+fn nothing_is_lost_with_linux_where_one_of_five_packets_is() {
+    let test = "nothing_is_lost_with_linux_where_one_of_five_packets_is";
+    play_over(test, WireFaults { lose_one_of: 5, ..WireFaults::default() });
 }
 
 #[test]
 #[ignore = "minutes: make soak"]
 fn packets_that_come_twice_do_nothing_twice_with_linux() {
     let test = "packets_that_come_twice_do_nothing_twice_with_linux";
-    play_over(test, WireFaults { double_each: 3, ..WireFaults::default() });
+    play_over(test, WireFaults { double_one_of: 3, ..WireFaults::default() });
 }
 
 #[test]
 #[ignore = "minutes: make soak"]
 fn packets_that_overtake_each_other_disorder_nothing_with_linux() {
     let test = "packets_that_overtake_each_other_disorder_nothing_with_linux";
-    play_over(test, WireFaults { delay_each: 7, ..WireFaults::default() });
+    play_over(test, WireFaults { delay_one_of: 7, ..WireFaults::default() });
 }
