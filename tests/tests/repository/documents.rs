@@ -1,5 +1,5 @@
 //! Checks that the targets of references in documents and comments exist: links, the sections of
-//! docs/mlx5.md, the README's program.
+//! docs/mlx5.md, the README's program; and that no file is empty.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use std::collections::BTreeSet;
@@ -11,8 +11,8 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// All files of the repository with this extension, except for build results.
-fn files(extension: &str) -> Vec<PathBuf> {
+/// All files of the repository, except for build results.
+fn all_files() -> Vec<PathBuf> {
     let (mut folders, mut found) = (vec![root().to_owned()], Vec::new());
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
@@ -22,12 +22,17 @@ fn files(extension: &str) -> Vec<PathBuf> {
                 continue;
             } else if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|found| found == extension) {
+            } else {
                 found.push(path);
             }
         }
     }
     found
+}
+
+/// Those with this extension.
+fn files(extension: &str) -> Vec<PathBuf> {
+    all_files().into_iter().filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
 }
 
 /// The lines of a document that are not code, by their numbers.
@@ -48,6 +53,13 @@ fn anchors(text: &str) -> BTreeSet<String> {
         heading.chars().filter(|letter| letter.is_alphanumeric() || "-_".contains(*letter)).collect()
     };
     headings.map(anchor).collect()
+}
+
+#[test]
+fn no_file_is_empty() {
+    let is_empty = |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.len() == 0);
+    let empty: Vec<_> = all_files().into_iter().filter(is_empty).collect();
+    assert!(empty.is_empty(), "a shell's slip, or a file that says nothing: {empty:?}");
 }
 
 #[test]
