@@ -228,7 +228,8 @@ fn next_frame_makes_the_descriptor_of_a_connectx_readable_after_each_sleep() {
     if std::env::var_os(INSIDE).is_none_or(|name| name != test) {
         return beside_a_sender(test);
     }
-    sleep_until_frames(Ours::start(flows().on(PortConfig::Mlx5(config("veth0")))));
+    let live = LiveConfig::new("veth0").flow(FlowSpec::udp(OURS, PORT));
+    sleep_until_frames(Ours::start(live.on(PortConfig::Mlx5(config("veth0")))));
 }
 
 #[test]
@@ -238,7 +239,7 @@ fn next_frame_makes_the_descriptor_of_a_lent_queue_readable_after_each_sleep() {
         return beside_a_sender(test);
     }
     let broker = RunningBroker::start();
-    sleep_until_frames(Ours::start(flows().on(PortConfig::Mlx5(broker.lends()))));
+    sleep_until_frames(broker.client());
     broker.end().unwrap();
 }
 
@@ -249,7 +250,7 @@ fn connectx_that_is_pulled_out_ends_its_broker_and_the_port_of_its_client() {
         return beside_a_sender(test);
     }
     let broker = RunningBroker::start();
-    let mut ours = Ours::start(flows().on(PortConfig::Mlx5(broker.lends())));
+    let mut ours = broker.client();
     ours.until("frames come", |counts| counts.host > 0);
     assert!(nic::remove("mlx5_0"));
     let begin = Instant::now();
@@ -287,19 +288,18 @@ impl RunningBroker {
         Self { folder, stop, thread }
     }
 
-    /// A port of which it lends the queue.
-    fn lends(&self) -> Mlx5Config {
-        Mlx5Config { broker: Some(self.folder.path().join("socket")), ..config("veth0") }
+    /// A worker over a queue that it lends, with its flow: there is none before the queue.
+    fn client(&self) -> Ours {
+        let port = Mlx5Config { broker: Some(self.folder.path().join("socket")), ..config("veth0") };
+        let mut ours = Ours::start(LiveConfig::new("veth0").on(PortConfig::Mlx5(port)));
+        ours.port.add_flow(FlowSpec::udp(OURS, PORT)).unwrap();
+        ours
     }
 
     fn end(self) -> Result<(), BrokerError> {
         self.stop.stop();
         self.thread.join().unwrap()
     }
-}
-
-fn flows() -> LiveConfig {
-    LiveConfig::new("veth0").flow(FlowSpec::udp(OURS, PORT))
 }
 
 /// Sleeps twenty times, and each time the next frame ends the sleep.
