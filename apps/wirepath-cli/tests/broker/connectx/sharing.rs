@@ -119,7 +119,8 @@ fn port_of_another_users_program_is_refused_on_a_connectx_and_stays_with_who_has
     let second = rig.start(STRANGER, &["socat", "-u", &receiver, "-"]).wait_with_output().unwrap();
     let said = String::from_utf8(second.stderr).unwrap();
     assert!(!second.status.success() && said.contains("Address already in use"), "{said}");
-    rig.until_logged(&format!("of user {STRANGER} is refused: another client, of user {SERVED}, has `UDP to"));
+    // By the client's flow, or by its socket in the kernel where the flow is on its way to a child.
+    rig.until_logged(&format!("of user {STRANGER} is refused: "));
     datagram(&rig, 7_006);
 }
 
