@@ -222,11 +222,15 @@ fn messages_from_a_byte_to_a_mebibyte_are_exchanged_with_linux() {
 
 /// All reliable programs over a wire with these faults, which must have met some packets.
 fn play_over(test: &str, faults: WireFaults) {
+    // Where one of five packets is lost, a request and its answer come through with 0.64. A first
+    // try and its seven retries are all lost once in 3,500 messages (0.36^8), so that fifty of each
+    // program would end a queue pair by chance in each tenth run.
+    let count = if faults.lose_one_of == 5 { 5 } else { 50 };
     let Some(mut lab) = Lab::new(test, 1500).filter(|_| has_program(test, "nft")) else { return };
     let far = lab.wire.far.name().to_owned();
     let wire = RoceWire::new(&far, [FAR, TAP], faults);
-    play_reliable(&mut lab, 50, 4096);
-    play_by_rdma_cm(&mut lab, 20);
+    play_reliable(&mut lab, count, 4096);
+    play_by_rdma_cm(&mut lab, count.min(20));
     let WireCounts { lost, doubled, delayed } = wire.counts();
     println!("{test}: {lost} packets lost, {doubled} doubled, {delayed} overtaken");
     for (one_of, met) in [(faults.lose_one_of, lost), (faults.double_one_of, doubled), (faults.delay_one_of, delayed)] {
