@@ -29,6 +29,8 @@ use crate::sync::TimedSync;
 const READ_LEN: usize = 64 * 1_024;
 /// Packets of a line that one turn takes, so that answers and heartbeats are not starved.
 const PACKETS: usize = 64;
+/// Time stamps of sent bytes that one turn takes. A turn writes once, and has one more.
+const STAMPS: usize = 64;
 /// A Logout leaves within this time, or not at all: a standby acknowledges its record in one round
 /// trip.
 const LEAVE_NS: u64 = 1_000_000_000;
@@ -332,9 +334,11 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         };
         let mut is_busy = false;
         if let Some(latency) = &mut self.gateway.latency {
-            while latency.awaits_stamp()
-                && let Some((last_byte, at_ns)) = stream.take_sent()
-            {
+            for _ in 0..STAMPS {
+                if !latency.awaits_stamp() {
+                    break;
+                }
+                let Some((last_byte, at_ns)) = stream.take_sent() else { break };
                 latency.left(last_byte, at_ns);
             }
         }

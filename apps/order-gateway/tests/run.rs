@@ -6,6 +6,8 @@ mod commands;
 mod common;
 #[path = "run/kill.rs"]
 mod kill;
+#[path = "run/stamps.rs"]
+mod stamps;
 #[path = "run/wall_clock.rs"]
 mod wall_clock;
 

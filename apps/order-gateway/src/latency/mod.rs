@@ -120,6 +120,8 @@ pub struct Latency {
     unposted: ArrayVec<Decided, WAITING_MAX>,
     /// Bytes that the line has taken, modulo 2^32, where it stamps what leaves.
     stamped_bytes: Option<u32>,
+    /// As many of them have left, by their time stamps.
+    left_bytes: u32,
     /// When that line was given bytes last, with the time since 1970.
     given: (u64, u64),
     unstamped: ArrayVec<Posted, WAITING_MAX>,
@@ -167,6 +169,7 @@ impl Latency {
             arrival: Arrival::AfterIdle,
             unposted: ArrayVec::new(),
             stamped_bytes: None,
+            left_bytes: 0,
             given: (0, 0),
             unstamped: ArrayVec::new(),
             histograms: Stage::ALL.iter().map(|_| Arrival::ALL.map(|_| empty())).collect(),
@@ -258,7 +261,7 @@ impl Latency {
     pub(crate) fn line_opened(&mut self, is_stamped: bool) {
         self.unposted.clear();
         self.unstamped.clear();
-        self.stamped_bytes = is_stamped.then_some(0);
+        (self.stamped_bytes, self.left_bytes) = (is_stamped.then_some(0), 0);
     }
 
     /// The line is given what the session has written.
@@ -295,14 +298,20 @@ impl Latency {
         }
     }
 
-    /// Whether a time stamp of the line is to come.
+    /// Whether a time stamp of the line is to come. Each write has one, also where no packet is its
+    /// cause: stamps that nobody takes fill the memory for what the venue says.
     #[inline]
-    pub(crate) const fn awaits_stamp(&self) -> bool {
-        !self.unstamped.is_empty()
+    pub(crate) fn awaits_stamp(&self) -> bool {
+        self.stamped_bytes.is_some_and(|bytes| bytes != self.left_bytes)
     }
 
     /// The bytes up to `last_byte` have left at this time since 1970.
     pub(crate) fn left(&mut self, last_byte: u32, at_ns: u64) {
+        let left = last_byte.wrapping_add(1);
+        // Bytes that were sent again are stamped again.
+        if left.wrapping_sub(self.left_bytes) < u32::MAX / 2 {
+            self.left_bytes = left;
+        }
         while let Some(posted) = self.unstamped.first().copied()
             && last_byte.wrapping_sub(posted.last_byte) < u32::MAX / 2
         {

@@ -23,8 +23,8 @@ pub struct Line {
     pub log_outs: usize,
     /// No login is accepted.
     pub is_closed: bool,
-    /// Its Logout, until it is sent.
-    out: Vec<u8>,
+    /// What it has to send: its Logout, and what a test puts there.
+    pub out: Vec<u8>,
     /// What was sent.
     pub left: Vec<u8>,
 }
