@@ -84,7 +84,7 @@ struct InstrumentSection {
     #[serde(default)]
     notional_max: u32,
     #[serde(default)]
-    collar_bps: u32,
+    collar_bps: Option<Spanned<u32>>,
     #[serde(default)]
     long_max: u32,
     #[serde(default)]
@@ -103,6 +103,9 @@ struct InstrumentSection {
 
 /// Shares of 32 bits, as orders have them: an opening position of more is a mistake.
 const OPENING_MAX: i64 = u32::MAX as i64;
+
+/// Less than the whole price.
+const COLLAR_MAX: u32 = 9_999;
 
 /// The multiplier of a number in a file.
 fn multiplier_of(number: f64) -> Option<Multiplier> {
@@ -154,6 +157,12 @@ impl LimitsFile {
             {
                 let what = "a multiplier is above 0, at most a billion, and has four decimals at most";
                 return Err(Problem::new(multiplier.span(), what));
+            }
+            if let Some(bps) = &section.get_ref().collar_bps
+                && *bps.get_ref() > COLLAR_MAX
+            {
+                let what = format!("a collar has {COLLAR_MAX} basis points at most: a wider one reaches a price of 0");
+                return Err(Problem::new(bps.span(), what));
             }
             if let Some(position) = &section.get_ref().opening_position
                 && !(-OPENING_MAX..=OPENING_MAX).contains(position.get_ref())
@@ -246,7 +255,7 @@ impl LimitsFile {
             let section = section.get_ref();
             limits.instruments[idx] = InstrumentLimits {
                 qty_max: section.qty_max,
-                collar_bps: section.collar_bps,
+                collar_bps: section.collar_bps.as_ref().map_or(0, |bps| *bps.get_ref()),
                 notional_max: money(section.notional_max),
                 long_max: section.long_max.into(),
                 short_max: section.short_max.into(),
@@ -309,6 +318,18 @@ mod tests {
         let text = of("4_294_967_296");
         let problem = parse::<LimitsFile>(&text, LimitsFile::check).unwrap_err();
         assert_eq!((&text[problem.at], problem.what.contains("shares at most")), ("4_294_967_296", true));
+    }
+
+    #[test]
+    fn collar_as_wide_as_the_price_is_refused_where_it_stands() {
+        let of = |bps: &str| format!("{TEXT}collar_bps = {bps}\n");
+        let limits = parse::<LimitsFile>(&of("9_999"), LimitsFile::check).unwrap().limits();
+        assert_eq!(limits.instruments[0].collar_bps, 9_999);
+        for bps in ["10_000", "4294967295"] {
+            let text = of(bps);
+            let problem = parse::<LimitsFile>(&text, LimitsFile::check).unwrap_err();
+            assert_eq!((&text[problem.at], problem.what.contains("9999 basis points at most")), (bps, true));
+        }
     }
 
     #[test]

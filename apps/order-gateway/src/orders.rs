@@ -37,8 +37,8 @@ impl OrderRequest {
         Self { instrument, side, qty, price, instructions: Instructions::PLAIN, strategy: StrategyIdx(0) }
     }
 
-    /// A market order of the first strategy. Risk values it at the edge of the collar, and refuses
-    /// it where there is no collar, or no reference price.
+    /// A market order of the first strategy. Risk values it at the edge of the collar that is worth
+    /// more, also a sale, and refuses it where there is no collar, or no reference price.
     pub const fn market(instrument: InstrumentIdx, side: Side, qty: u32) -> Self {
         let instructions = Instructions { order_type: OrderType::Market, ..Instructions::PLAIN };
         Self { instructions, ..Self::limit(instrument, side, qty, Price(0)) }

@@ -176,7 +176,7 @@ impl Rebuild {
                 if is_short {
                     table.mark_short(slot);
                 }
-                gate.restore_order_of(strategy, slot, (instrument, side), (qty, price))
+                gate.restore_order_of(strategy, instructions.order_type, slot, (instrument, side), (qty, price))
             }
             Intent::Replace { target, id, qty, price } => {
                 self.session.next_id = self.session.next_id.max(id.saturating_add(1));

@@ -11,7 +11,7 @@ use super::order::{InstrumentIdx, Market, NewOrder, Replace, Route};
 use super::passed::{Passed, Pending, Poured};
 use super::rate::{Bucket, Overflow, Rate};
 use super::reject::{Limit, RiskReject};
-use super::reservation::{Terms, notional};
+use super::reservation::{Terms, level_price, notional};
 use crate::orders::OrderType;
 
 /// What the sums are asked for.
@@ -107,14 +107,13 @@ impl RiskGate {
         }
         let sums = Sums::of(limits, exposures, instrument)?;
         let multiplier = sums.exposure.multiplier;
-        let price = match order.instructions.order_type {
-            OrderType::Market => market_price(sums.limits, side, market)?,
-            _ => price,
-        };
+        let is_market = order.instructions.order_type == OrderType::Market;
+        let price = if is_market { market_value(sums.limits, market)? } else { price };
+        let level = level_price(is_market, side, price);
         check_terms(sums.limits, multiplier, (qty, price), market)?;
         let terms = Terms { price, leaves: qty };
         let notional = terms.notional(multiplier);
-        sums.check(&Request { instrument, side, price, qty_more: qty, notional_more: notional })?;
+        sums.check(&Request { instrument, side, price: level, qty_more: qty, notional_more: notional })?;
         let ask = Ask { strategy, side, qty, notional, notional_more: notional };
         levels.check(limits, sums.account, &ask)?;
         let window_ns = limits.account.duplicate_window_ns;
@@ -131,7 +130,7 @@ impl RiskGate {
         };
         let poured = filled.pour(now_ns)?;
         let poured_levels = levels.pour(limits, strategy, now_ns)?;
-        let of = Pending { slot, instrument, side, route, strategy, ..Pending::NONE };
+        let of = Pending { slot, instrument, side, is_market, route, strategy, ..Pending::NONE };
         *pending = Pending { terms, notional, found, poured, poured_levels, ..of };
         Ok(Passed { price })
     }
@@ -319,14 +318,15 @@ fn routed<'a>(
     Ok((port, unit))
 }
 
-/// The price at which a market order is valued: the collar's edge, the worst that a limit order
-/// could have. Without a collar it has none.
+/// The price at which a market order is valued: that of the collar's edges which is worth more,
+/// because a sale holds credit too. Without a collar it has none.
 #[cold]
-fn market_price(limits: &InstrumentLimits, side: Side, market: &Market) -> Result<Price, RiskReject> {
+fn market_value(limits: &InstrumentLimits, market: &Market) -> Result<Price, RiskReject> {
     let reference = market.reference.ok_or(reject(Limit::NoReference, 0, 0))?;
+    let outward = if reference.0 < 0 { Side::Sell } else { Side::Buy };
     match limits.collar_bps {
         0 => Err(reject(Limit::Collar, 0, reference.0)),
-        collar_bps => Ok(edge(reference, side, collar_bps)),
+        collar_bps => Ok(edge(reference, outward, collar_bps)),
     }
 }
 

@@ -4,7 +4,8 @@ use market::{Price, Side};
 
 use super::gate::RiskGate;
 use super::order::{InstrumentIdx, StrategyIdx};
-use super::reservation::{Reservation, Terms, notional};
+use super::reservation::{Reservation, Terms, level_price, notional};
+use crate::orders::OrderType;
 
 impl RiskGate {
     /// The order in `slot` traded: the position moves, and the reservation shrinks, where the order
@@ -62,7 +63,7 @@ impl RiskGate {
         let Some(place) = reservation.pending.iter().position(|(pending, _)| *pending == id) else { return };
         let (instrument, side) = (reservation.instrument, reservation.side);
         let levels = self.exposures.instruments[instrument.0 as usize].levels.of_mut(side);
-        levels.remove(side, reservation.working.price);
+        levels.remove(side, reservation.level());
         for (idx, (_, terms)) in reservation.pending.drain(..=place).enumerate() {
             if idx < place {
                 levels.remove(side, terms.price);
@@ -90,12 +91,12 @@ impl RiskGate {
         let (instrument, side) = (reservation.instrument, reservation.side);
         if price != reservation.working.price {
             let levels = self.exposures.instruments[instrument.0 as usize].levels.of_mut(side);
-            levels.remove(side, reservation.working.price);
+            levels.remove(side, reservation.level());
             // A full side keeps the old price, which is as near as the gate can say.
-            if levels.has_room(side, price) {
+            if levels.has_room(side, level_price(reservation.is_market, side, price)) {
                 reservation.working.price = price;
             }
-            levels.add(side, reservation.working.price);
+            levels.add(side, reservation.level());
         }
         reservation.working.leaves = leaves;
         self.rehold(slot);
@@ -107,7 +108,7 @@ impl RiskGate {
         reservation.is_live = false;
         let (instrument, side) = (reservation.instrument, reservation.side);
         let levels = self.exposures.instruments[instrument.0 as usize].levels.of_mut(side);
-        levels.remove(side, reservation.working.price);
+        levels.remove(side, reservation.level());
         for (_, terms) in reservation.pending.drain(..) {
             levels.remove(side, terms.price);
         }
@@ -118,13 +119,14 @@ impl RiskGate {
     /// Takes an order over that lives at the venue, from the journal or from a standby: it is
     /// reserved without a check. Whether there was a free slot, and limits for the instrument.
     pub fn restore_order(&mut self, slot: usize, instrument: InstrumentIdx, side: Side, open: (u32, Price)) -> bool {
-        self.restore_order_of(StrategyIdx(0), slot, (instrument, side), open)
+        self.restore_order_of(StrategyIdx(0), OrderType::Limit, slot, (instrument, side), open)
     }
 
-    /// The same for an order of any strategy.
+    /// The same for an order of any strategy and type.
     pub fn restore_order_of(
         &mut self,
         strategy: StrategyIdx,
+        order_type: OrderType,
         slot: usize,
         (instrument, side): (InstrumentIdx, Side),
         (leaves, price): (u32, Price),
@@ -133,12 +135,14 @@ impl RiskGate {
         let Some(reservation) = self.reservations.get_mut(slot).filter(|reservation| !reservation.is_live) else {
             return false;
         };
-        if !exposure.levels.of(side).has_room(side, price) {
+        let is_market = order_type == OrderType::Market;
+        let level = level_price(is_market, side, price);
+        if !exposure.levels.of(side).has_room(side, level) {
             return false;
         }
-        exposure.levels.of_mut(side).add(side, price);
+        exposure.levels.of_mut(side).add(side, level);
         let (working, free) = (Terms { price, leaves }, Reservation::FREE);
-        let restored = Reservation { is_live: true, side, instrument, strategy, working, ..free };
+        let restored = Reservation { is_live: true, side, is_market, instrument, strategy, working, ..free };
         *reservation = restored;
         self.rehold(slot);
         true

@@ -46,7 +46,8 @@ impl RiskGate {
     /// accept after all: a restatement of the order must not take these away.
     fn revive(&mut self, slot: usize, order: &Order) -> bool {
         let cum = order.cum();
-        self.restore_order_of(order.strategy, slot, (order.instrument, order.side), (order.leaves(), order.price()))
+        let (order_type, of) = (order.instructions().order_type, (order.instrument, order.side));
+        self.restore_order_of(order.strategy, order_type, slot, of, (order.leaves(), order.price()))
             && order
                 .pending_replaces()
                 .iter()

@@ -31,7 +31,7 @@ pub struct NewOrder {
     /// Shares or contracts.
     pub qty: u32,
     /// The worst price. That of a market order says nothing: it is valued at the edge of the
-    /// collar, the worst price that a limit order could have.
+    /// collar that is worth more, and meets each own order of the other side.
     pub price: Price,
     /// How it is priced, how long it lives, and what else it says.
     pub instructions: Instructions,

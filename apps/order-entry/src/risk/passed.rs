@@ -9,7 +9,7 @@ use super::gate::RiskGate;
 use super::levels::PouredLevels;
 use super::order::{InstrumentIdx, Route, StrategyIdx};
 use super::rate::Bucket;
-use super::reservation::{Held, Terms};
+use super::reservation::{Held, Terms, level_price};
 
 /// An order that passed all checks of [`RiskGate::pass_new`], for [`RiskGate::hold`].
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct Passed {
 }
 
 impl Passed {
-    /// The price at which the order is valued; that of a market order is the collar's edge.
+    /// The price at which the order is valued; that of a market order is an edge of the collar.
     #[inline]
     pub(crate) const fn price(&self) -> Price {
         self.price
@@ -32,6 +32,7 @@ pub(super) struct Pending {
     pub(super) slot: usize,
     pub(super) instrument: InstrumentIdx,
     pub(super) side: Side,
+    pub(super) is_market: bool,
     pub(super) route: Route,
     pub(super) strategy: StrategyIdx,
     pub(super) terms: Terms,
@@ -47,6 +48,7 @@ impl Pending {
         slot: 0,
         instrument: InstrumentIdx(0),
         side: Side::Buy,
+        is_market: false,
         route: Route { port: 0, unit: 0 },
         strategy: StrategyIdx(0),
         terms: Terms { price: Price(0), leaves: 0 },
@@ -71,7 +73,7 @@ impl RiskGate {
     #[inline(never)]
     pub(crate) fn hold(&mut self, _: &Passed, now_ns: u64) {
         let Self { pending, exposures, levels, limits, .. } = self;
-        let Pending { slot, instrument, side, route, strategy, terms, notional, .. } = *pending;
+        let Pending { slot, instrument, side, is_market, route, strategy, terms, notional, .. } = *pending;
         let (found, poured) = (&pending.found, &pending.poured);
         let held = Held { qty: terms.leaves, notional };
         self.passed += 1;
@@ -81,7 +83,7 @@ impl RiskGate {
         let exposure = &mut exposures.instruments[instrument.0 as usize];
         exposure.orders_bucket.commit(poured.instrument);
         exposure.hold(side, Held::default(), held);
-        exposure.levels.of_mut(side).add(side, terms.price);
+        exposure.levels.of_mut(side).add(side, level_price(is_market, side, terms.price));
         exposures.account.hold(side, Held::default(), held);
         levels.commit(strategy, &pending.poured_levels);
         levels.hold(strategy, side, Held::default(), held);
@@ -89,5 +91,6 @@ impl RiskGate {
         // Replaces of the slot's order before ended with it.
         (reservation.is_live, reservation.side, reservation.instrument) = (true, side, instrument);
         (reservation.strategy, reservation.working, reservation.held) = (strategy, terms, held);
+        reservation.is_market = is_market;
     }
 }

@@ -29,6 +29,16 @@ pub(super) const fn notional(multiplier: Multiplier, qty: u32, price: Price) -> 
     multiplier.money(qty, Price(price.0.saturating_abs()))
 }
 
+/// The price by which an order meets others of the account: a market order meets all of them,
+/// whatever it is valued at.
+pub(super) const fn level_price(is_market: bool, side: Side, price: Price) -> Price {
+    match side {
+        _ if !is_market => price,
+        Side::Buy => Price(i64::MAX),
+        Side::Sell => Price(i64::MIN),
+    }
+}
+
 /// The most that may trade of an order, and the most that it may cost: what is reserved for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
@@ -42,6 +52,7 @@ pub(super) struct Held {
 pub(super) struct Reservation {
     pub(super) is_live: bool,
     pub(super) side: Side,
+    pub(super) is_market: bool,
     pub(super) instrument: InstrumentIdx,
     pub(super) strategy: StrategyIdx,
     /// What the venue accepted last, or was asked for first.
@@ -56,12 +67,18 @@ impl Reservation {
     pub(super) const FREE: Self = Self {
         is_live: false,
         side: Side::Buy,
+        is_market: false,
         instrument: InstrumentIdx(0),
         strategy: StrategyIdx(0),
         working: Terms { price: Price(0), leaves: 0 },
         held: Held { qty: 0, notional: 0 },
         pending: ArrayVec::new_const(),
     };
+
+    /// The price at which the working order stands among those of the account.
+    pub(super) const fn level(&self) -> Price {
+        level_price(self.is_market, self.side, self.working.price)
+    }
 
     /// What the last request that the venue may accept asked for.
     pub(super) fn last_terms(&self) -> Terms {

@@ -198,6 +198,35 @@ fn market_order_is_valued_at_the_edge_of_the_collar() {
     assert_eq!((limit, Price(value)), (Limit::Notional, dollars(10_500)));
 }
 
+/// A sale earns the more the higher it trades, and a negative price costs the more the lower it is.
+#[test]
+fn market_order_is_valued_at_the_edge_that_is_worth_more_on_both_sides() {
+    for (reference, worth) in [(dollars(100), dollars(10_500)), (dollars(-100), dollars(10_500))] {
+        for side in [Side::Buy, Side::Sell] {
+            let mut gate = gate_with(|limits| limits.instruments[1].notional_max = worth.0 - 1);
+            let order = NewOrder { side, instructions: MARKET, ..buy(100, dollars(0)) };
+            let market = Market { reference: Some(reference), ..market() };
+            let reject = gate.check_new(0, &order, &market, SECOND).unwrap_err();
+            assert_eq!((reject.limit, Price(reject.value)), (Limit::Notional, worth), "{side:?} at {reference}");
+        }
+    }
+}
+
+/// The venue trades it at any price, also beyond the collar.
+#[test]
+fn market_order_meets_each_own_order_of_the_other_side() {
+    let mut gate = gate(wide());
+    pass(&mut gate, 0, &buy(100, dollars(96)));
+    let sale = NewOrder { side: Side::Sell, instructions: MARKET, ..buy(100, dollars(0)) };
+    let higher = Market { reference: Some(dollars(110)), ..market() };
+    assert_eq!(gate.check_new(63, &sale, &higher, SECOND).unwrap_err().limit, Limit::SelfMatch);
+    gate.ended(0);
+    pass(&mut gate, 1, &sale);
+    assert_eq!(refused(&mut gate, &buy(50, dollars(96))).0, Limit::SelfMatch);
+    gate.ended(1);
+    pass(&mut gate, 2, &buy(50, dollars(96)));
+}
+
 #[test]
 fn second_equal_order_inside_the_window_is_refused() {
     let mut gate = gate(wide());
