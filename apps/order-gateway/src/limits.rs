@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use market::{Price, Symbol};
+use order_entry::journal::{NO_NAME, StrategyName};
 use order_entry::risk::{
     AccountLimits, InstrumentIdx, InstrumentLimits, LevelLimits, Limits, Multiplier, Rate, RateLimits, Route, SelfMatch,
 };
@@ -184,6 +185,9 @@ impl LimitsFile {
             let Some(name) = section.get_ref().name.as_ref().filter(|name| !name.get_ref().is_empty()) else {
                 return Err(Problem::new(section.span(), "a strategy has a name"));
             };
+            if StrategyName::zero_padded(name.get_ref()).is_none() {
+                return Err(Problem::new(name.span(), "the name of a strategy has 32 bytes at most"));
+            }
             if self.strategies[..idx].iter().any(|other| name_of(other).as_ref() == Some(name.get_ref())) {
                 return Err(Problem::new(name.span(), "this strategy has limits already"));
             }
@@ -198,6 +202,11 @@ impl LimitsFile {
     pub fn strategies(&self) -> Box<[String]> {
         let name = |section: &Spanned<LevelSection>| section.get_ref().name.as_ref().map(|name| name.get_ref().clone());
         self.strategies.iter().map(|section| name(section).unwrap_or_default()).collect()
+    }
+
+    /// The same as the journal has them.
+    pub fn strategy_names(&self) -> Box<[StrategyName]> {
+        self.strategies().iter().map(|name| StrategyName::zero_padded(name).unwrap_or(NO_NAME)).collect()
     }
 
     /// The instruments, in the file's order.
@@ -359,7 +368,11 @@ mod tests {
         assert_eq!(limits.firm, Some(LevelLimits { buy_credit_max: 50_000, ..LevelLimits::default() }));
         let joiner = LevelLimits { qty_max: 7, orders: Rate::new(9, 9), ..LevelLimits::default() };
         assert_eq!(*limits.strategies, [joiner, LevelLimits::default()]);
-        for (wrong, why) in [("joiner", "this strategy has limits already"), ("", "a strategy has a name")] {
+        for (wrong, why) in [
+            ("joiner", "this strategy has limits already"),
+            ("", "a strategy has a name"),
+            (&"x".repeat(33), "the name of a strategy has 32 bytes at most"),
+        ] {
             let text = format!("{TEXT}{levels}[[strategies]]\nname = {wrong:?}\n");
             assert_eq!(parse::<LimitsFile>(&text, LimitsFile::check).unwrap_err().what, why);
         }

@@ -45,11 +45,14 @@ const GO_ON: &str = "the journal names a mirror that may have taken over, and wi
                      with policy `stop`, say `alone` when the mirror does not run, and then start with `go-on`";
 const OWN_PORT: &str = "stamps of a port are by its NIC's clock, which is not compared with ours; AF_XDP has none";
 const NO_STAMPS: &str = "the kernel stamps no datagram of these sockets";
+const NO_FEED: &str = "orders are measured that packets of a [[feed]] cause, and there is none";
 const CHECK: &str = "check the path";
 const PATH: &str = "check `path` and `megabytes` of [journal]";
 const ANOTHER: &str = "give [journal] another `path`, or delete the file if no order in it matters";
 const NEWER: &str = "start the version of order-gateway that wrote it, or a newer one";
 const MISSING: &str = "give the symbol an [[instruments]] in the file of limits";
+const STOPPED: &str =
+    "give it its [[strategies]] in the file of limits again; it may go once `arm strategy` has named it";
 
 fn main() -> ExitCode {
     match carry_out(Cli::parse().command) {
@@ -215,7 +218,11 @@ fn trade_by<S: VenueSession>(
     let mut gateway =
         Gateway::new(SampleStrategy::new(config.strategy, symbols.len(), config.taker_orders_per_second), core);
     if let Some(section) = &config.latency {
-        gateway.measure(measurements(section, wire.is_none().then_some(&sockets)));
+        let mut latency = measurements(section, wire.is_none().then_some(&sockets));
+        if config.feed().next().is_none() {
+            Stage::ALL.iter().for_each(|stage| latency.set_missing(*stage, NO_FEED));
+        }
+        gateway.measure(latency);
     }
     let machine = WireHost::new(kernel.clone(), [Some(config.venue.primary), config.venue.secondary]);
     let handle = machine.handle();
@@ -328,6 +335,7 @@ fn core<S: VenueSession>(
         instruments: limits.instruments(),
         manager: ManagerConfig {
             kill: kill.clone(),
+            strategies: limits.strategy_names(),
             epoch_offset_ns: kernel.epoch_offset_ns(),
             ..ManagerConfig::new(*limits.limits())
         },
@@ -339,6 +347,7 @@ fn core<S: VenueSession>(
         let (core, rebuild) = recovered.map_err(|error| {
             let way_on = match error {
                 JournalError::Missing(_) => MISSING,
+                JournalError::StoppedStrategy(_) => STOPPED,
                 JournalError::Unknown(_) | JournalError::Version(_) => NEWER,
                 _ => ANOTHER,
             };

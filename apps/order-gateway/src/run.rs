@@ -29,7 +29,7 @@ use crate::sync::TimedSync;
 const READ_LEN: usize = 64 * 1_024;
 /// Packets of a line that one turn takes, so that answers and heartbeats are not starved.
 const PACKETS: usize = 64;
-/// Time stamps of sent bytes that one turn takes. A turn writes once, and has one more.
+/// Time stamps of sent bytes that one turn takes. What it writes itself has one.
 const STAMPS: usize = 64;
 /// A Logout leaves within this time, or not at all: a standby acknowledges its record in one round
 /// trip.
@@ -549,15 +549,13 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             Command::Unblock(instrument) => core.unblock(instrument, now_ns),
             Command::KillStrategy(strategy) => {
                 if core.kill_strategy(strategy, now_ns) {
-                    report(&format!(
-                        "strategy {} is stopped: its orders are canceled, and others trade on",
-                        strategy.0
-                    ));
+                    let name = core.strategy_name(strategy);
+                    report(&format!("strategy {name} is stopped: its orders are canceled, and others trade on"));
                 }
             }
             Command::ArmStrategy(strategy) => {
                 if core.arm_strategy(strategy, now_ns) {
-                    report(&format!("strategy {} may trade again", strategy.0));
+                    report(&format!("strategy {} may trade again", core.strategy_name(strategy)));
                 }
             }
             Command::Limits(limits) => match core.set_limits(limits, now_ns) {
@@ -603,6 +601,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Outgoing<'_, T, S, M> {
         }
         let core = self.gateway.core();
         let mut bytes = core.to_send();
+        let written = bytes.len();
         if let Some(link) = self.standby {
             bytes = &bytes[..link.sendable(bytes.len(), core.journal(), self.host.now_ns())];
         }
@@ -612,7 +611,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Outgoing<'_, T, S, M> {
         match write(bytes) {
             Ok(len) => {
                 record(self.audit, self.host, Direction::Out, &bytes[..len]);
-                let has_more = len < bytes.len();
+                // Also what waits for the standby has not left.
+                let has_more = len < written;
                 self.gateway.core_mut().sent(len);
                 if let Some(latency) = &mut self.gateway.latency {
                     latency.line_took(len, has_more);

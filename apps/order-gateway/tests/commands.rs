@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use order_entry::journal::{Entry, Records};
+use order_entry::journal::{Entry, Records, StrategyName};
 use order_entry::risk::StrategyIdx;
 use tempfile::TempDir;
 
@@ -190,9 +190,10 @@ fn one_strategy_is_stopped_and_armed_by_its_name() {
     gateway.obeys("arm");
     gateway.becomes("armed; session closed");
     gateway.obeys("kill strategy my joiner");
-    gateway.wait_for("strategy 0 is stopped: its orders are canceled, and others trade on");
-    gateway.becomes("armed; stopped strategies 0; session closed");
-    gateway.wait_for_entry(&Entry::Strategy { strategy: StrategyIdx(0), is_stopped: true });
+    gateway.wait_for("strategy my joiner is stopped: its orders are canceled, and others trade on");
+    gateway.becomes("armed; stopped strategies my joiner; session closed");
+    let name = StrategyName::zero_padded("my joiner").unwrap();
+    gateway.wait_for_entry(&Entry::Strategy { name, strategy: StrategyIdx(0), is_stopped: true });
     gateway.refuses("kill strategy joiner", "refused: the limits have no such strategy");
     gateway.refuses("arm strategy", "refused: the commands are");
     gateway.obeys("arm strategy my joiner");

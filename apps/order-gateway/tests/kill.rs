@@ -6,7 +6,7 @@ mod common;
 use common::line::Line;
 use common::{Buyer, RESERVE, SECOND, STOCK, TestGateway, Venue, book, config, gateway};
 use order_entry::Refusal;
-use order_entry::journal::Journal;
+use order_entry::journal::{Journal, JournalError, StrategyName};
 use order_entry::orders::{VenueEvent, VenueStatus};
 use order_entry::risk::{KillSwitch, Level, LevelLimits, Limit, Rate, StrategyIdx};
 use order_gateway::{Core, CoreConfig, Gateway};
@@ -259,6 +259,31 @@ fn strategy_that_is_stopped_has_no_orders_and_others_trade_on_also_after_a_resta
     assert!(order(&mut again, 1, 30, 8 * SECOND).is_ok());
     (9..20).for_each(|second| again.tick(second * SECOND).unwrap());
     assert_eq!(canceled(&again), [3]);
+}
+
+/// Its position is another one as soon as a section is put before it, or taken away.
+#[test]
+fn strategy_that_is_stopped_is_found_by_its_name_wherever_it_stands_after_a_restart() {
+    let named = |names: [&str; 2]| {
+        let mut config = with_strategies(&KillSwitch::new());
+        config.manager.strategies = names.map(|name| StrategyName::zero_padded(name).unwrap()).into();
+        config
+    };
+    let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
+    let mut core = Core::new(named(["joiner", "taker"]), Line::new(), journal);
+    assert!(core.kill_strategy(StrategyIdx(1), SECOND));
+    let again = |core: &Core<Line, Vec<u8>>, names| {
+        Core::recover(named(names), Line::new(), core.journal().memory().clone(), RESERVE).map(|(core, _)| core)
+    };
+    for (names, place) in [(["joiner", "taker"], 1), (["taker", "joiner"], 0), (["taker", "other"], 0)] {
+        let core = again(&core, names).unwrap();
+        assert_eq!(core.risk().stopped_strategies().collect::<Vec<_>>(), [StrategyIdx(place)], "{names:?}");
+        assert!(core.status().contains("stopped strategies taker;"), "{}", core.status());
+    }
+    let taker = StrategyName::zero_padded("taker").unwrap();
+    assert_eq!(again(&core, ["joiner", "renamed"]).unwrap_err(), JournalError::StoppedStrategy(taker));
+    assert!(core.arm_strategy(StrategyIdx(1), SECOND));
+    assert!(again(&core, ["joiner", "renamed"]).is_ok());
 }
 
 #[test]

@@ -6,9 +6,16 @@ use market::{Price, Side, Symbol};
 use super::fields::{Reader, Writer};
 use crate::orders::{ExecId, Instructions, OrderKey, VenueEvent, VenueStatus};
 use crate::risk::{InstrumentIdx, KillCause, Level, Limit, RiskReject, StrategyIdx};
+use crate::text::Text;
 
 /// A payload of an [`Entry`].
 pub type EntryBytes = ArrayVec<u8, 64>;
+
+/// The name of a strategy, padded with zeros.
+pub type StrategyName = Text<32>;
+
+/// That of a strategy without one.
+pub const NO_NAME: StrategyName = Text([0; 32]);
 
 /// What is about to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +148,9 @@ pub enum Entry {
     },
     /// A strategy was stopped, or goes on. No other record changes it.
     Strategy {
+        /// By its name: positions of strategies may change between runs. [`NO_NAME`] where it has
+        /// none, as in a journal of an older program.
+        name: StrategyName,
         /// By its position in the limits.
         strategy: StrategyIdx,
         /// It was stopped.
@@ -219,9 +229,12 @@ impl Entry {
                 out.put(instrument.0.to_le_bytes());
                 out.put(position.to_le_bytes());
             }
-            Self::Strategy { strategy, is_stopped } => {
+            Self::Strategy { name, strategy, is_stopped } => {
                 out.put(strategy.0.to_le_bytes());
                 out.put([u8::from(is_stopped)]);
+                if name != NO_NAME {
+                    out.put(name.0);
+                }
             }
         }
         out.0
@@ -275,7 +288,9 @@ impl Entry {
             }
             17 => {
                 let strategy = StrategyIdx(u16::from_le_bytes(from.take()?));
-                Self::Strategy { strategy, is_stopped: from.u8()? != 0 }
+                let is_stopped = from.u8()? != 0;
+                let name = if from.0.is_empty() { NO_NAME } else { Text(from.take()?) };
+                Self::Strategy { name, strategy, is_stopped }
             }
             _ => return None,
         };

@@ -5,6 +5,7 @@ use std::{error, fmt};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::entry::StrategyName;
 use super::instruments::MissingInstrument;
 
 /// Bytes before the first record.
@@ -81,6 +82,8 @@ pub enum JournalError {
     HeaderSum,
     /// The run has no limits for an instrument of which the journal has shares or live orders.
     Missing(MissingInstrument),
+    /// The run has no limits for a strategy that was stopped.
+    StoppedStrategy(StrategyName),
     /// So many records are of kinds that this program does not know.
     Unknown(u64),
 }
@@ -95,6 +98,9 @@ impl fmt::Display for JournalError {
             }
             Self::HeaderSum => f.write_str("the sum of the journal's header is wrong"),
             Self::Missing(missing) => missing.fmt(f),
+            Self::StoppedStrategy(name) => {
+                write!(f, "there are no limits for the strategy {name}, which is stopped in the journal")
+            }
             Self::Unknown(records) => {
                 write!(f, "this program does not know the kinds of {records} of the journal's records")
             }

@@ -26,7 +26,7 @@ mod units;
 mod writer;
 
 pub(crate) use cursor::Cursor;
-pub use entry::{Entry, EntryBytes, Intent, SessionMark};
+pub use entry::{Entry, EntryBytes, Intent, NO_NAME, SessionMark, StrategyName};
 pub use instruments::MissingInstrument;
 pub use layout::{HEADER_LEN, JournalError, PAYLOAD_MAX, RECORD_HEADER_LEN};
 pub use memory::JournalMemory;

@@ -2,12 +2,12 @@
 
 use market::Symbol;
 
-use super::entry::{Entry, Intent, SessionMark};
+use super::entry::{Entry, Intent, NO_NAME, SessionMark, StrategyName};
 use super::instruments::{Instruments, MissingInstrument};
 use super::reader::Record;
 use super::units::UnitNumbers;
 use crate::orders::{OrderKey, OrderTable, RequestError};
-use crate::risk::{InstrumentIdx, KillCause, RiskGate};
+use crate::risk::{InstrumentIdx, KillCause, RiskGate, StrategyIdx};
 
 /// What a replay met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +30,10 @@ const SENT_NS: u64 = 0;
 pub struct Rebuild {
     counts: RebuildCounts,
     instruments: Instruments,
+    /// The names of this run's strategies, by position.
+    strategies: Box<[StrategyName]>,
+    /// Strategies that are stopped, and that this run does not have.
+    stopped_others: Vec<StrategyName>,
     session: SessionMark,
     units: UnitNumbers,
     limits_version: u64,
@@ -54,10 +58,10 @@ impl Rebuild {
         Self::default()
     }
 
-    /// Before the first record, with the symbols of this run's instruments by position: those of
-    /// the journal may have had others.
-    pub fn of(symbols: &[Symbol]) -> Self {
-        Self { instruments: Instruments::new(symbols), ..Self::default() }
+    /// Before the first record, with the symbols of this run's instruments by position, and the
+    /// names of its strategies: those of the journal may have had others.
+    pub fn of(symbols: &[Symbol], strategies: &[StrategyName]) -> Self {
+        Self { instruments: Instruments::new(symbols), strategies: strategies.into(), ..Self::default() }
     }
 
     /// Applies one record. A request becomes an order that was sent, because the journal cannot
@@ -126,9 +130,8 @@ impl Rebuild {
                 self.is_armed = false;
                 true
             }
-            // Limits that have no such strategy any more refuse its orders by themselves.
-            Entry::Strategy { strategy, is_stopped } => {
-                gate.stop_strategy(strategy, is_stopped);
+            Entry::Strategy { name, strategy, is_stopped } => {
+                self.stop_strategy(name, strategy, is_stopped, gate);
                 true
             }
             Entry::Gap => {
@@ -147,6 +150,19 @@ impl Rebuild {
             self.counts.applied += 1;
         } else {
             self.counts.refused += 1;
+        }
+    }
+
+    /// The strategy is found by its name. Where the journal has none, or the run has none,
+    /// positions hold; limits that have no such position refuse its orders by themselves.
+    fn stop_strategy(&mut self, name: StrategyName, at: StrategyIdx, is_stopped: bool, gate: &mut RiskGate) {
+        if name == NO_NAME || self.strategies.is_empty() {
+            gate.stop_strategy(at, is_stopped);
+        } else if let Some(place) = self.strategies.iter().position(|own| *own == name) {
+            gate.stop_strategy(StrategyIdx(place as u16), is_stopped);
+        } else {
+            self.stopped_others.retain(|other| *other != name);
+            self.stopped_others.extend(is_stopped.then_some(name));
         }
     }
 
@@ -197,6 +213,12 @@ impl Rebuild {
     /// live orders of it: nobody would check or cancel them. `table` is the one that was rebuilt.
     pub fn missing(&self, table: &OrderTable) -> Option<MissingInstrument> {
         self.instruments.missing(table)
+    }
+
+    /// A strategy that is stopped and that this run does not have, as by this name: under another
+    /// one it would trade.
+    pub fn stopped_other(&self) -> Option<StrategyName> {
+        self.stopped_others.first().copied()
     }
 
     /// What the account held of an instrument before the journal's first order.

@@ -22,7 +22,9 @@ use std::io;
 use market::{Side, Symbol};
 
 use self::rehearsal::Rehearsal;
-use crate::journal::{Entry, Full, Journal, JournalError, JournalMemory, Rebuild, Record, Stamp};
+use crate::journal::{
+    Entry, Full, Journal, JournalError, JournalMemory, NO_NAME, Rebuild, Record, Stamp, StrategyName,
+};
 use crate::orders::{
     Alarm, OrderCapacity, OrderField, OrderKey, OrderRules, OrderTable, Query, RequestError, TradeTotals,
 };
@@ -39,6 +41,9 @@ pub struct ManagerConfig {
     /// The venue's names of the instruments, by the position of their limits. By default none: then
     /// a journal that is recovered must be of the same instruments at the same positions.
     pub symbols: Box<[Symbol]>,
+    /// The names of the strategies, by the position of their limits. By default none, as for
+    /// symbols.
+    pub strategies: Box<[StrategyName]>,
     /// The switch that disarms it. By default a new one.
     pub kill: KillSwitch,
     /// How the venue answers where venues differ. By default as [`OrderRules`].
@@ -58,6 +63,7 @@ impl ManagerConfig {
         Self {
             limits: Box::new(limits.into()),
             symbols: Box::default(),
+            strategies: Box::default(),
             kill: KillSwitch::new(),
             rules: OrderRules::default(),
             orders: OrderCapacity::default(),
@@ -114,6 +120,7 @@ pub struct OrderManager<M> {
     gate: RiskGate,
     journal: Journal<M>,
     symbols: Box<[Symbol]>,
+    strategies: Box<[StrategyName]>,
     /// By instrument, what the account held before the journal's first order.
     openings: Box<[i64]>,
     epoch_offset_ns: u64,
@@ -131,13 +138,14 @@ pub struct OrderManager<M> {
 impl<M: JournalMemory> OrderManager<M> {
     /// A disarmed manager without orders.
     pub fn new(config: ManagerConfig, journal: Journal<M>) -> Self {
-        let ManagerConfig { limits, symbols, kill, rules, orders, recent, epoch_offset_ns } = config;
+        let ManagerConfig { limits, symbols, strategies, kill, rules, orders, recent, epoch_offset_ns } = config;
         Self {
             openings: vec![0; limits.instruments.len()].into(),
             table: OrderTable::new(orders, rules),
             gate: RiskGate::new(limits, kill, RiskCapacity { orders: orders.orders, recent }),
             journal,
             symbols,
+            strategies,
             epoch_offset_ns,
             trades: TradeTotals::default(),
             answers: 0,
@@ -157,12 +165,12 @@ impl<M: JournalMemory> OrderManager<M> {
     /// # Errors
     ///
     /// The memory is no journal, has records that this program does not know, or `config` lacks an
-    /// instrument of which the journal has shares or live orders.
+    /// instrument of which the journal has shares or live orders, or a strategy that is stopped.
     pub fn recover(config: ManagerConfig, memory: M, reserve: usize) -> Result<(Self, Rebuild), JournalError> {
         let mut table = OrderTable::new(config.orders, config.rules);
         let capacity = RiskCapacity { orders: config.orders.orders, recent: config.recent };
         let mut gate = RiskGate::new(config.limits.clone(), config.kill.clone(), capacity);
-        let mut rebuild = Rebuild::of(&config.symbols);
+        let mut rebuild = Rebuild::of(&config.symbols, &config.strategies);
         let apply = |record: &Record<'_>| rebuild.apply(record, &mut table, &mut gate);
         let (mut journal, _) = Journal::recover(memory, reserve, apply)?;
         if rebuild.counts().unknown > 0 {
@@ -170,6 +178,9 @@ impl<M: JournalMemory> OrderManager<M> {
         }
         if let Some(missing) = rebuild.missing(&table) {
             return Err(JournalError::Missing(missing));
+        }
+        if let Some(name) = rebuild.stopped_other() {
+            return Err(JournalError::StoppedStrategy(name));
         }
         journal.upgrade();
         table.restart();
@@ -234,11 +245,16 @@ impl<M: JournalMemory> OrderManager<M> {
         if !self.gate.stop_strategy(strategy, is_stopped) {
             return false;
         }
-        self.note(&Entry::Strategy { strategy, is_stopped }, now_ns);
+        self.note(&Entry::Strategy { name: self.strategy_name(strategy), strategy, is_stopped }, now_ns);
         if is_stopped && self.journal.memory().sync(self.journal.end()).is_err() {
             self.alarms += 1;
         }
         true
+    }
+
+    /// The name of a strategy; [`NO_NAME`] where it has none.
+    pub fn strategy_name(&self, strategy: StrategyIdx) -> StrategyName {
+        self.strategies.get(usize::from(strategy.0)).copied().unwrap_or(NO_NAME)
     }
 
     /// The wall clock has stepped: this is added from now on to the clock of the calls for the time

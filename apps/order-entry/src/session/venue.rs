@@ -34,7 +34,7 @@ pub struct WireOrder {
     pub is_short: bool,
     /// Shares; of a replace the intended total with executions.
     pub qty: u32,
-    /// The worst price; of a market order that at which it was valued, which no message has.
+    /// The worst price; that of a market order says nothing, and no message has it.
     pub price: Price,
     /// How it is priced, how long it lives, and what else it says; of a replace those of the order.
     pub instructions: Instructions,

@@ -1,12 +1,21 @@
 //! How a core is, in a sentence for people.
 
-use order_entry::journal::{JournalMemory, Killed};
+use order_entry::journal::{JournalMemory, Killed, NO_NAME};
+use order_entry::risk::StrategyIdx;
 use order_entry::session::VenueSession;
 
 use super::Core;
 use crate::text::utc;
 
 impl<S: VenueSession, M: JournalMemory> Core<S, M> {
+    /// What people call a strategy: by its position where it has no name.
+    pub(crate) fn strategy_name(&self, strategy: StrategyIdx) -> String {
+        match self.manager.strategy_name(strategy) {
+            NO_NAME => strategy.0.to_string(),
+            name => name.to_string(),
+        }
+    }
+
     /// Whether orders pass, what stops them, and what lives. Allocates: for a person who asks.
     pub fn status(&self) -> String {
         let orders = self.manager.orders();
@@ -16,10 +25,10 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             None => "disarmed".to_owned(),
         };
         let session = if self.session.is_open() { "open" } else { "closed" };
-        let stopped: Vec<_> = self.manager.risk().stopped_strategies().map(|idx| idx.0.to_string()).collect();
+        let stopped: Vec<_> = self.manager.risk().stopped_strategies().map(|idx| self.strategy_name(idx)).collect();
         let stopped = match &stopped[..] {
             [] => String::new(),
-            numbers => format!("; stopped strategies {}", numbers.join(", ")),
+            names => format!("; stopped strategies {}", names.join(", ")),
         };
         let in_doubt = orders.live().filter(|(_, order)| order.is_in_doubt()).count();
         let (live, counts) = (orders.live_count(), self.counts());

@@ -3,6 +3,7 @@ use market::{Price, Side, Symbol};
 use super::*;
 use crate::orders::{Display, ExecId, Instructions, OrderKey, OrderType, VenueEvent, VenueStatus};
 use crate::risk::{InstrumentIdx, KillCause, Level, Limit, RiskReject, StrategyIdx};
+use crate::text::Text;
 
 fn with_instructions(instructions: Instructions) -> Entry {
     let (symbol, instrument, side) = (Symbol(*b"ZIEXT   "), InstrumentIdx(9), Side::Sell);
@@ -95,8 +96,12 @@ pub(super) fn all() -> Vec<Entry> {
         Entry::Unread { number: 7 },
         Entry::Opening { symbol, instrument, position: i64::MIN },
         Entry::Unblocked { symbol, instrument },
-        Entry::Strategy { strategy: StrategyIdx(3), is_stopped: true },
-        Entry::Strategy { strategy: StrategyIdx(0), is_stopped: false },
+        Entry::Strategy {
+            name: Text(*b"a strategy's name of 32 bytes..."),
+            strategy: StrategyIdx(3),
+            is_stopped: true,
+        },
+        Entry::Strategy { name: NO_NAME, strategy: StrategyIdx(0), is_stopped: false },
         Entry::Received { number: u64::MAX },
     ];
     answers.chain(refused).chain(others).collect()
@@ -146,9 +151,10 @@ fn entry_that_is_cut_or_too_long_is_none() {
         let mut payload = entry.encode();
         payload.push(0);
         assert_eq!(Entry::decode(entry.kind(), &payload), None, "{entry:?}");
-        // Old records are whole: they lack symbols, levels, strategies and instructions.
+        // Old records are whole: they lack symbols, levels, strategies, their names and instructions.
         let is_whole = |cut: &usize| match entry {
             Entry::Unblocked { .. } => *cut == 4,
+            Entry::Strategy { .. } => *cut == 3,
             Entry::Refused { .. } => *cut == 21,
             Entry::Intent(Intent::New { .. }) => matches!(*cut, 33 | 35 | 36),
             _ => false,

@@ -157,7 +157,7 @@ fn orders_that_a_journal_has_behind_a_block_live_again_with_their_fills() {
 
 #[test]
 fn instrument_that_was_unblocked_by_its_position_alone_is_unblocked() {
-    for mut world in [World::new(), World { rebuild: Rebuild::of(&[Symbol(*b"ZIEXT   ")]), ..World::new() }] {
+    for mut world in [World::new(), World { rebuild: Rebuild::of(&[Symbol(*b"ZIEXT   ")], &[]), ..World::new() }] {
         world.table.block(STOCK);
         world.apply(&Record { seq: 0, kind: 10, stamp: STAMP, payload: &STOCK.0.to_le_bytes() });
         assert_eq!(world.rebuild.counts().unknown, 0);
