@@ -86,16 +86,16 @@ fn silence(next: u32) -> Vec<Vec<u8>> {
     vec![message]
 }
 
-/// A day of seven packets: two instruments, a trade, and a silence.
+/// A day of six packets, and one of a silence, which repeats the last number: two instruments, a trade, and a silence.
 fn day() -> Vec<Vec<u8>> {
     vec![
         packet(1, &[order(PETR, 1, 1, b'0', 30), order(VALE, 1, 1, b'0', 60)]),
         packet(2, &[order(PETR, 2, 2, b'1', 33)]),
         packet(3, &[order(PETR, 3, 3, b'0', 31)]),
         packet(4, &[order(VALE, 2, 2, b'1', 63)]),
-        packet(5, &silence(6)),
-        packet(6, &traded(VALE, 3, 1)),
-        packet(7, &[order(PETR, 4, 4, b'1', 32), order(VALE, 5, 3, b'0', 59)]),
+        packet(4, &silence(5)),
+        packet(5, &traded(VALE, 3, 1)),
+        packet(6, &[order(PETR, 4, 4, b'1', 32), order(VALE, 5, 3, b'0', 59)]),
     ]
 }
 
@@ -123,8 +123,8 @@ fn top(summary: &Value, security_id: u64) -> Value {
 #[test]
 fn packets_lost_on_one_line_change_nothing() {
     let summary = replay(&day(), &[2, 5], &[1, 3, 7]);
-    assert_eq!(numbers(&summary, ["channels.0.messages", "channels.0.missing"]), [7, 0], "packets, by B3's numbers");
-    let by_type = json!({ "2 Sequence": 1, "50 Order": 7, "51 DeleteOrder": 1, "53 Trade": 1 });
+    assert_eq!(numbers(&summary, ["channels.0.messages", "channels.0.missing"]), [6, 0], "packets, by B3's numbers");
+    let by_type = json!({ "50 Order": 7, "51 DeleteOrder": 1, "53 Trade": 1 });
     assert_eq!(summary["by_type"], by_type, "{summary}");
     assert_eq!(top(&summary, PETR), json!(["31.0000", "32.0000", false]));
     assert_eq!(top(&summary, VALE), json!(["59.0000", "63.0000", false]));
@@ -141,14 +141,20 @@ fn packet_lost_on_both_lines_hurts_the_one_book_that_it_was_about() {
 }
 
 #[test]
-fn silence_without_a_number_of_its_own_is_no_loss_and_shows_one() {
+fn silence_is_no_loss_and_shows_one_whether_it_repeats_the_last_number_or_has_the_next() {
+    for seq in [6, 7] {
+        silence_shows_the_lost_last_packet(seq);
+    }
+}
+
+/// The last packet is lost, and silences, with number `seq`, name the number behind it.
+fn silence_shows_the_lost_last_packet(seq: u32) {
     let mut packets = day();
-    // The last packet is lost, and the silence behind it names the number behind that one.
-    packets.extend((0..4).map(|_| packet(8, &silence(8))));
+    packets.extend((0..4).map(|_| packet(seq, &silence(7))));
     let summary = replay(&packets, &[], &[]);
-    assert_eq!(numbers(&summary, ["channels.0.messages", "channels.0.missing"]), [7, 0]);
+    assert_eq!(numbers(&summary, ["channels.0.messages", "channels.0.missing"]), [6, 0]);
     let summary = replay(&packets, &[7], &[7]);
-    assert_eq!(summary["channels"][0]["gap_ranges"], json!([[7, 7]]));
+    assert_eq!(summary["channels"][0]["gap_ranges"], json!([[6, 6]]));
 }
 
 #[test]
@@ -168,7 +174,7 @@ fn packets_of_another_channel_on_the_group_are_refused() {
     let mut packets = day();
     packets.push(packet_of(73, 5, 8, &[order(PETR, 5, 9, b'0', 99)]));
     let summary = replay(&packets, &[], &[]);
-    assert_eq!(numbers(&summary, ["channels.0.messages"]), [7]);
+    assert_eq!(numbers(&summary, ["channels.0.messages"]), [6]);
     assert_eq!(top(&summary, PETR), json!(["31.0000", "32.0000", false]));
 }
 

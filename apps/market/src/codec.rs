@@ -104,8 +104,8 @@ impl<C: Codec> Decoder for C {
 pub enum MessageError {
     /// Too short to have a type.
     Empty,
-    /// A type that this codec does not know; newer versions of a feed add types, so this is
-    /// expected to happen.
+    /// A type, or what one does to an order, that this codec does not know; newer versions of a feed
+    /// add types, so this is expected to happen.
     Unknown {
         /// The type byte.
         kind: u8,
@@ -171,7 +171,7 @@ pub struct MessageCounts {
     pub by_type: [u64; 256],
     /// Messages without a type.
     pub empty: u64,
-    /// Messages of a type that the codec does not know.
+    /// Messages of a type that the codec does not know, or that do to an order what it does not.
     pub unknown: u64,
     /// Messages of a known type with a wrong length.
     pub wrong_length: u64,

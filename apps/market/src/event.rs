@@ -487,7 +487,7 @@ pub struct TradeSummary {
 pub struct Numbered {
     /// The message's type.
     pub kind: u8,
-    /// The update's number among those of its instrument.
+    /// The update's number among those of its instrument; 0 where it has none.
     pub rpt_seq: u32,
     /// Exchange time, ns.
     pub at_ns: u64,

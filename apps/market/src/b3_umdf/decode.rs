@@ -115,21 +115,30 @@ impl Decoder for B3Umdf {
         counts: &mut MessageCounts,
         each: &mut impl FnMut(&Event),
     ) -> Result<(), MessageError> {
-        let (head, body) = split_head(message).map_err(|_| MessageError::Empty)?;
+        let (head, body) = head_and_body(message)?;
         let kind = kind_of(head.template);
-        if head.schema != SCHEMA_ID {
+        let is_known = match head.template {
+            Order::ID => order(head, body, each),
+            DeleteOrder::ID => delete(head, body, each).map(|()| true),
+            Trade::ID => trade(head, body, each).map(|()| true),
+            _ => self.other(head, body, each).map(|()| true),
+        };
+        if !is_known.map_err(|error| MessageError::of_layout(error, kind))? {
             return Err(MessageError::Unknown { kind });
         }
-        let decoded = match head.template {
-            Order::ID => order(head, body, each),
-            DeleteOrder::ID => delete(head, body, each),
-            Trade::ID => trade(head, body, each),
-            _ => self.other(head, body, each),
-        };
-        decoded.map_err(|error| MessageError::of_layout(error, kind))?;
         counts.by_type[usize::from(kind)] += 1;
         Ok(())
     }
+}
+
+/// The parts of a message of this schema.
+#[inline]
+pub(super) fn head_and_body(message: &[u8]) -> Result<(MessageHead, &[u8]), MessageError> {
+    let (head, body) = split_head(message).map_err(|_| MessageError::Empty)?;
+    if head.schema != SCHEMA_ID {
+        return Err(MessageError::Unknown { kind: kind_of(head.template) });
+    }
+    Ok((head, body))
 }
 
 /// The bit of an event's last message.
@@ -142,10 +151,19 @@ fn end(bits: u8, at_ns: u64, each: &mut impl FnMut(&Event)) {
     }
 }
 
+/// The number of an update of a book, which is 0 where it has none.
 #[inline]
 fn numbered(template: u16, rpt_seq: Option<u32>, at_ns: u64, security_id: u64) -> Event {
     let (symbol, rpt_seq) = (Symbol::from_number(security_id), rpt_seq.unwrap_or(0));
     Event::Numbered(event::Numbered { kind: template as u8, rpt_seq, at_ns, symbol })
+}
+
+/// The number of a message that changes no book: one without a number says nothing of the book.
+fn counted(template: u16, rpt_seq: Option<u32>, at_ns: u64, security_id: u64) -> Event {
+    match rpt_seq {
+        Some(_) => numbered(template, rpt_seq, at_ns, security_id),
+        None => without_books(template, at_ns),
+    }
 }
 
 #[inline]
@@ -168,25 +186,38 @@ fn price9(mantissa: i64) -> Price9 {
     Price(mantissa).into()
 }
 
+/// False where what happens to the order is not known: its book is stale then. One without a price
+/// is in no book, and changes none.
 #[inline]
-fn order(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Result<(), SbeError> {
+fn order(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Result<bool, SbeError> {
     let m = Order::parse(head, body)?.root;
     let (security_id, at_ns) = (m.security_id.get(), m.transact_time().unwrap_or(0));
     each(&numbered(Order::ID, m.rpt_seq(), at_ns, security_id));
-    if let (Some(side), Some(price)) = (side(m.entry_type), m.price()) {
-        let (order, qty) = (order_ref(security_id, m.order_id.get()), quantity(m.size.get()));
-        let price = Price(price);
-        match m.action {
-            NEW => {
-                let (locate, symbol) = (Locate::default(), Symbol::from_number(security_id));
-                each(&Event::Add(event::Add { locate, side, qty, at_ns, order, price, symbol }));
-            }
-            CHANGE => each(&Event::Modify(event::Modify { qty, at_ns, order, price })),
-            _ => {}
+    let (order, qty) = (order_ref(security_id, m.order_id.get()), quantity(m.size.get()));
+    let is_known = match (m.action, side(m.entry_type), m.price().map(Price)) {
+        (NEW, Some(side), Some(price)) => {
+            let (locate, symbol) = (Locate::default(), Symbol::from_number(security_id));
+            each(&Event::Add(event::Add { locate, side, qty, at_ns, order, price, symbol }));
+            true
         }
-    }
+        (CHANGE, Some(_), Some(price)) => {
+            each(&Event::Modify(event::Modify { qty, at_ns, order, price }));
+            true
+        }
+        (NEW | CHANGE, Some(_), None) => true,
+        _ => {
+            each(&missing_order(security_id, at_ns));
+            false
+        }
+    };
     end(m.event_end, at_ns, each);
-    Ok(())
+    Ok(is_known)
+}
+
+/// The deletion of an order that no book has: the instrument's book is stale.
+fn missing_order(security_id: u64, at_ns: u64) -> Event {
+    let (locate, order) = (Locate::default(), order_ref(security_id, 0));
+    Event::Delete(event::Delete { locate, at_ns, order })
 }
 
 /// What happens to an order.
@@ -279,7 +310,7 @@ impl B3Umdf {
             ExecutionSummary::ID => {
                 let m = ExecutionSummary::parse(head, body)?.root;
                 let at_ns = m.transact_time().unwrap_or(0);
-                each(&numbered(head.template, m.rpt_seq(), at_ns, m.security_id.get()));
+                each(&counted(head.template, m.rpt_seq(), at_ns, m.security_id.get()));
                 Ok(())
             }
             _ => statistics(head, body, each),
@@ -319,6 +350,11 @@ impl B3Umdf {
     ) -> Result<(), SbeError> {
         let message = SnapshotOrders::parse(head, body)?;
         let security_id = message.root.security_id.get();
+        if self.snapshot.is_none_or(|snapshot| snapshot.security_id != security_id) {
+            // Of none that has begun.
+            each(&without_books(head.template, 0));
+            return Ok(());
+        }
         let count = message.entries.len() as u32;
         for entry in message.entries {
             let (Some(side), Some(price)) = (side(entry.entry_type), entry.price()) else { continue };
@@ -332,10 +368,10 @@ impl B3Umdf {
                 symbol: Symbol::from_number(security_id),
             }));
         }
-        if let Some(snapshot) = self.snapshot.as_mut().filter(|snapshot| snapshot.security_id == security_id) {
+        if let Some(snapshot) = &mut self.snapshot {
             snapshot.left = snapshot.left.saturating_sub(count);
-            self.end_snapshot(each);
         }
+        self.end_snapshot(each);
         Ok(())
     }
 
@@ -358,7 +394,7 @@ fn without_books(template: u16, at_ns: u64) -> Event {
 fn status(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Result<(), SbeError> {
     let m = SecurityStatus::parse(head, body)?.root;
     let (security_id, at_ns) = (m.security_id.get(), m.transact_time().unwrap_or(0));
-    each(&numbered(head.template, m.rpt_seq(), at_ns, security_id));
+    each(&counted(head.template, m.rpt_seq(), at_ns, security_id));
     let (locate, symbol) = (Locate::default(), Symbol::from_number(security_id));
     each(&Event::Status(event::Status { locate, state: m.status, operational: false, at_ns, symbol }));
     end(m.event_end, at_ns, each);
@@ -386,9 +422,7 @@ fn mass_delete(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) ->
             rpt_seq: m.rpt_seq().unwrap_or(0),
         }));
     } else {
-        // An order that no book has: the book is stale.
-        let (locate, order) = (Locate::default(), order_ref(security_id, 0));
-        each(&Event::Delete(event::Delete { locate, at_ns, order }));
+        each(&missing_order(security_id, at_ns));
     }
     end(m.event_end, at_ns, each);
     Ok(())
@@ -397,28 +431,25 @@ fn mass_delete(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) ->
 /// Prices, bands, volumes: nothing of them is in a book, but each counts in its instrument's
 /// numbers.
 fn statistics(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Result<(), SbeError> {
-    macro_rules! counted {
+    macro_rules! told {
         ($($message:ident)*) => {
             match head.template {
                 $($message::ID => {
                     let m = $message::parse(head, body)?.root;
                     let at_ns = m.entry_time().unwrap_or(0);
-                    each(&numbered(head.template, m.rpt_seq(), at_ns, m.security_id.get()));
+                    each(&counted(head.template, m.rpt_seq(), at_ns, m.security_id.get()));
                     end(m.event_end, at_ns, each);
                 })*
                 template => return Err(SbeError::UnknownTemplate(template)),
             }
         };
     }
-    with_statistics!(counted);
+    with_statistics!(told);
     Ok(())
 }
 
 fn define(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Result<(), SbeError> {
     let m = SecurityDefinition::parse(head, body)?.root;
-    let mut name = Symbol::NONE;
-    name.0.copy_from_slice(&m.symbol[..8]);
-    name.0.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
     each(&Event::Instrument(event::Instrument {
         depth: 0,
         implied_depth: 0,
@@ -427,7 +458,16 @@ fn define(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Resu
         at_ns: 0,
         symbol: Symbol::from_number(m.security_id.get()),
         tick: Price9(m.min_price_increment().unwrap_or(0).saturating_mul(10)),
-        name,
+        name: name_of(&m.symbol),
     }));
     Ok(())
+}
+
+/// None where it does not fit: options of one series differ behind the eighth byte.
+fn name_of(symbol: &[u8; 20]) -> Symbol {
+    let (front, rest) = symbol.split_first_chunk().expect("it is longer");
+    if !rest.iter().all(|byte| matches!(byte, 0 | b' ')) {
+        return Symbol::NONE;
+    }
+    Symbol(front.map(|byte| if byte == 0 { b' ' } else { byte }))
 }

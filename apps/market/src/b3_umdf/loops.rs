@@ -1,7 +1,8 @@
 //! The loops of UMDF: snapshots of orders, and definitions.
 
 use super::B3Umdf;
-use super::layout::{ChannelReset, SecurityDefinition, SnapshotHeader, SnapshotOrders, split_head};
+use super::decode::head_and_body;
+use super::layout::{ChannelReset, SecurityDefinition, SnapshotHeader, SnapshotOrders};
 use crate::framing::Session;
 use crate::loops::{Definition, LoopFeed, SnapshotHead, SnapshotPart};
 use crate::units::Symbol;
@@ -15,24 +16,24 @@ impl LoopFeed for B3Umdf {
     }
 
     fn empties_books(message: &[u8]) -> bool {
-        split_head(message).is_ok_and(|(head, _)| head.template == ChannelReset::ID)
+        head_and_body(message).is_ok_and(|(head, _)| head.template == ChannelReset::ID)
     }
 
     /// All messages that books are built from begin with their instrument.
     fn is_about(message: &[u8], symbol: Symbol) -> bool {
-        let security_id = split_head(message).ok().and_then(|(_, body)| body.first_chunk().copied());
+        let security_id = head_and_body(message).ok().and_then(|(_, body)| body.first_chunk().copied());
         security_id.is_some_and(|id| Symbol::from_number(u64::from_le_bytes(id)) == symbol)
     }
 
     fn definition(message: &[u8]) -> Option<Definition> {
-        let (head, body) = split_head(message).ok().filter(|(head, _)| head.template == SecurityDefinition::ID)?;
+        let (head, body) = head_and_body(message).ok().filter(|(head, _)| head.template == SecurityDefinition::ID)?;
         let root = SecurityDefinition::parse(head, body).ok()?.root;
         Some(Definition { instrument: root.security_id.get(), total: Some(root.total.get()) })
     }
 }
 
 fn part(message: &[u8]) -> Option<SnapshotPart> {
-    let (head, body) = split_head(message).ok()?;
+    let (head, body) = head_and_body(message).ok()?;
     match head.template {
         SnapshotHeader::ID => {
             let root = SnapshotHeader::parse(head, body).ok()?.root;

@@ -1,5 +1,6 @@
 use super::layout::*;
 use super::*;
+use crate::book::{Books, Capacity, NumberedBooks, Trust};
 use crate::codec::{Decoder, MessageCounts, MessageError};
 use crate::event::{DepthAction, Event};
 use crate::sbe::{Block, emit_block};
@@ -54,9 +55,71 @@ fn order_that_changes_keeps_its_reference_and_one_without_a_price_is_in_no_book(
     let mut market = order();
     market[8 + 12..8 + 20].copy_from_slice(&i64::MIN.to_le_bytes());
     assert!(matches!(decode(&market).unwrap()[..], [Event::Numbered(_), Event::EndOfEvent(_)]));
-    let mut neither = order();
-    neither[8 + 10] = b'2';
-    assert!(matches!(decode(&neither).unwrap()[..], [Event::Numbered(_), Event::EndOfEvent(_)]));
+}
+
+#[test]
+fn order_of_an_unknown_action_or_side_is_an_error_that_is_counted_and_its_book_is_stale() {
+    for (at, value) in [(9, 2), (10, b'2')] {
+        let mut unknown = order();
+        unknown[8 + at] = value;
+        let (mut books, mut counts) = (books(), MessageCounts::new());
+        let mut decoder = B3Umdf::default();
+        decoder.decode_all(&unknown, &mut counts, &mut |event| _ = books.apply(event));
+        assert_eq!((counts.unknown, counts.by_type[50]), (1, 0));
+        assert_eq!(books.trust(books.find(Symbol::from_number(ID)).unwrap()), Trust::Stale);
+    }
+}
+
+fn books() -> NumberedBooks {
+    NumberedBooks::new(Capacity { books: 4, orders: 8, levels: 8 })
+}
+
+#[test]
+fn order_without_a_number_is_not_numbered_and_a_message_of_no_book_is_only_told() {
+    let mut null = order();
+    null[8 + 52..8 + 56].fill(0);
+    let events = decode(&null).unwrap();
+    assert!(matches!(events[..], [Event::Numbered(number), Event::Add(_), _] if number.rpt_seq == 0), "{events:?}");
+    let root = HighPriceRoot { security_id: ID.into(), ..HighPriceRoot::NULL };
+    let events = decode(&message(HighPrice::ID, HighPriceRoot::BLOCK_LEN, &root)).unwrap();
+    assert!(matches!(events[0], Event::Other(_)), "{events:?}");
+}
+
+#[test]
+fn snapshots_of_another_schema_are_none_to_the_loops_either() {
+    use crate::loops::{LoopFeed, SnapshotPart};
+    let other = |mut message: Vec<u8>| {
+        message[4] = 1;
+        message
+    };
+    for message in [header(1, 0), orders(ID, 1)] {
+        assert!(!matches!(B3Umdf::part(&message, true), SnapshotPart::Other));
+        assert!(B3Umdf::is_about(&message, Symbol::from_number(ID)));
+        let message = other(message);
+        assert!(matches!(B3Umdf::part(&message, true), SnapshotPart::Other));
+        assert!(!B3Umdf::is_about(&message, Symbol::from_number(ID)));
+    }
+    let reset = message(ChannelReset::ID, ChannelResetRoot::BLOCK_LEN, &ChannelResetRoot::NULL);
+    assert!(B3Umdf::empties_books(&reset) && !B3Umdf::empties_books(&other(reset)));
+}
+
+#[test]
+fn orders_of_a_snapshot_that_has_not_begun_are_in_no_book() {
+    assert!(matches!(decode(&orders(ID, 2)).unwrap()[..], [Event::Other(_)]));
+}
+
+#[test]
+fn name_of_more_than_eight_bytes_is_left_out_because_another_may_begin_so_too() {
+    let named = |name: &[u8]| {
+        let mut symbol = [b' '; 20];
+        symbol[..name.len()].copy_from_slice(name);
+        let root = SecurityDefinitionRoot { security_id: ID.into(), symbol, ..SecurityDefinitionRoot::NULL };
+        let events = decode(&message(SecurityDefinition::ID, SecurityDefinitionRoot::BLOCK_LEN, &root)).unwrap();
+        let Event::Instrument(instrument) = events[0] else { panic!("{events:?}") };
+        instrument.name
+    };
+    assert_eq!(named(b"PETRF300"), Symbol::new("PETRF300").unwrap());
+    assert_eq!(named(b"PETRF300W1"), Symbol::NONE);
 }
 
 #[test]
@@ -199,7 +262,9 @@ fn each_message_of_the_schema_is_an_event_and_none_is_half_read() {
     );
     for template in templates {
         // Blocks of later versions are longer. A group without entries is behind.
-        let bytes = [&[250, 0, template, 0, 2, 0, 16, 0][..], &[0; 250], &[42, 0, 0]].concat();
+        let mut bytes = [&[250, 0, template, 0, 2, 0, 16, 0][..], &[0; 250], &[42, 0, 0]].concat();
+        // The side of an order.
+        bytes[8 + 10] = b'0';
         let events = decode(&bytes).unwrap();
         assert!(!events.is_empty() || template == 71, "{template}");
         assert!(matches!(decode(&bytes[..200]), Err(MessageError::Length { .. })), "{template}");

@@ -8,8 +8,11 @@
 //! The numbers count packets, one sequence for each channel and each of its feeds. They begin anew
 //! with each sequence version, which is the [`Session`] here: B3 counts it up each week, and when
 //! another engine takes over. While there is nothing to send a packet has one message, `Sequence`,
-//! which names the next number. Where the packet's own number comes before that one it is a packet
-//! like all others; otherwise it has no number of its own, and is a heartbeat.
+//! "the next application sequence number in the feed" by B3's schema. It is a heartbeat of that
+//! number, whatever the packet's own one is: one that repeats the last number does not stand in for
+//! the packet that had it, and if that was lost, the heartbeat shows the hole.
+//! The schema does not say whether a heartbeat takes a number. If one did, it would show as a hole,
+//! and hide none.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -106,8 +109,8 @@ impl Framing for B3Packet {
 
     fn header(raw: &B3Header) -> Header {
         let (kind, seq, count) = match raw.next_seq {
-            Some(next_seq) if next_seq <= raw.seq => (PacketKind::Heartbeat, next_seq, 0),
-            _ => (PacketKind::Data, raw.seq, 1),
+            Some(next_seq) => (PacketKind::Heartbeat, next_seq, 0),
+            None => (PacketKind::Data, raw.seq, 1),
         };
         let session = Session(raw.sequence_version.into());
         Header { channel: raw.channel.into(), session, seq: seq.into(), count, kind, sent_ns: raw.sent_ns }
@@ -145,19 +148,24 @@ impl Framing for B3Packet {
 mod tests {
     use super::*;
     use crate::framing::PacketWriter;
+    use crate::sequence::{Gap, Policy, Sequence};
 
     const HEADER: B3Header = B3Header { channel: 72, sequence_version: 3, seq: 9, sent_ns: 5, next_seq: None };
 
     /// A packet with messages that are a header and a block of bytes each.
     fn packet(messages: &[&[u8]]) -> Vec<u8> {
+        packet_of(HEADER, messages)
+    }
+
+    fn packet_of(header: B3Header, messages: &[&[u8]]) -> Vec<u8> {
         let mut room = [0; 128];
-        let mut writer = PacketWriter::<B3Packet>::new(HEADER, &mut room).unwrap();
+        let mut writer = PacketWriter::<B3Packet>::new(header, &mut room).unwrap();
         messages.iter().for_each(|message| writer.push(message).unwrap());
         writer.finish().to_vec()
     }
 
     /// `Sequence`, written by hand: the next number.
-    fn sequence(next: u8) -> [u8; 12] {
+    fn silence(next: u8) -> [u8; 12] {
         [4, 0, 2, 0, 2, 0, 16, 0, next, 0, 0, 0]
     }
 
@@ -172,13 +180,26 @@ mod tests {
     }
 
     #[test]
-    fn packet_that_names_the_next_number_has_one_of_its_own_only_below_that() {
+    fn packet_that_names_the_next_number_alone_is_a_heartbeat_of_it_whatever_its_own_number_is() {
         let header = |messages: &[&[u8]]| B3Packet::parse(&packet(messages)).unwrap().header;
-        let kind = |next| (header(&[&sequence(next)]).kind, header(&[&sequence(next)]).seq);
-        assert_eq!(kind(10), (PacketKind::Data, 9));
-        assert_eq!(kind(9), (PacketKind::Heartbeat, 9));
-        assert_eq!(kind(1), (PacketKind::Heartbeat, 1));
-        assert_eq!(header(&[&sequence(1), b"header..a"]).kind, PacketKind::Data, "it has more to say");
+        for next in [10, 9, 1] {
+            let header = header(&[&silence(next)]);
+            assert_eq!((header.kind, header.seq, header.count), (PacketKind::Heartbeat, next.into(), 0));
+        }
+        assert_eq!(header(&[&silence(1), b"header..a"]).kind, PacketKind::Data, "it has more to say");
+    }
+
+    #[test]
+    fn heartbeat_that_repeats_the_number_of_a_lost_packet_shows_the_loss() {
+        let mut sequence = Sequence::new(Policy::default());
+        let mut gap_of = |seq, message: &[u8]| {
+            let bytes = packet_of(B3Header { seq, ..HEADER }, &[message]);
+            sequence.offer(&B3Packet::parse(&bytes).unwrap().header).gap
+        };
+        assert_eq!(gap_of(1, b"header..a"), None);
+        assert_eq!(gap_of(1, &silence(2)), None);
+        assert_eq!(gap_of(2, &silence(3)), Some(Gap { from: 2, to: 2 }));
+        assert_eq!(gap_of(2, &silence(3)), None);
     }
 
     #[test]

@@ -98,7 +98,8 @@ impl Venue {
             self.books.iter_mut().for_each(BTreeMap::clear);
             (self.rpt_seq, self.version, self.seq) = ([0; 3], self.version + 1, 0);
         }
-        self.seq += 1;
+        // A silence repeats the last number.
+        self.seq += u32::from(!matches!(step, Step::Silence));
         let mut message = Vec::new();
         self.write(step, &mut message);
         self.packet(self.seq, 0, &[message])
@@ -169,7 +170,8 @@ impl Venue {
                 emit::trade(&root, out);
             }
             Step::HighPrice { instrument } => self.high_price(instrument, out),
-            Step::Silence | Step::NewVersion => emit::sequence(self.seq + 1, out),
+            Step::Silence => emit::sequence(self.seq + 1, out),
+            Step::NewVersion => out.extend(emit_head(SequenceReset::ID, 0)),
         }
     }
 

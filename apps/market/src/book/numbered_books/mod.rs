@@ -7,9 +7,13 @@
 //! *Numbers.* An order is named by its reference alone. So the number of an update, with its
 //! instrument, comes as an event in front of what the update changes: [`Event::Numbered`]. Updates
 //! of an old number are left out. An order that the book does not have, or that is another
-//! instrument's, shows that something is missing, and the book is stale.
+//! instrument's, shows that something is missing, and the book is stale. So it is where an update
+//! has no number, which is 0: nothing says whether the book has it already.
 //!
-//! *Updates without a number.* B3's `EmptyBook` has none. So after a loss in the channel no number
+//! *Snapshots* come at once, from head to end. Whatever is live ends one that has no end: its book
+//! is stale where it was to be made anew, and no other one is concerned.
+//!
+//! *Resets without a number.* B3's `EmptyBook` has none. So after a loss in the channel no number
 //! shows that a book lacks nothing: it is [`Trust::Unconfirmed`], and stays so, until a snapshot
 //! has its number and as many orders as it has, or makes it anew.
 
@@ -35,6 +39,10 @@ pub struct NumberedCounts {
     pub snapshots_unneeded: u64,
     /// Snapshots that claim updates of a book far beyond its last one: they are damaged or forged.
     pub snapshots_doubtful: u64,
+    /// Snapshots that something live came into: their end is missing.
+    pub snapshots_without_end: u64,
+    /// Updates of books without a number, of which nothing says whether they are the next.
+    pub unnumbered: u64,
     /// Updates of an order that the book does not have: messages are missing.
     pub out_of_place: u64,
 }
@@ -52,6 +60,26 @@ struct Book {
 
 const NO_TOP: TopOfBook = TopOfBook { bid_px: Price(0), bid_qty: 0, ask_px: Price(0), ask_qty: 0 };
 
+/// A snapshot that has begun.
+#[derive(Clone, Copy, Debug)]
+struct OpenSnapshot {
+    book: BookIdx,
+    worth: Worth,
+    /// The event that empties its book came: another one is live.
+    has_reset: bool,
+}
+
+/// What a snapshot is to its book.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Worth {
+    /// It makes the book anew.
+    Taken,
+    /// It is the book, and confirms it.
+    Unneeded,
+    /// It is damaged or forged.
+    Doubtful,
+}
+
 const EMPTY: Book =
     Book { numbering: Numbering::NEW, published: NO_TOP, is_touched: false, is_hurt: false, absent_at: None };
 
@@ -65,8 +93,7 @@ pub struct NumberedBooks {
     current: Option<BookIdx>,
     /// Orders of the snapshot that follows.
     announced: u32,
-    /// The book that a snapshot is taken of, and whether it is taken.
-    snapshot: Option<(BookIdx, bool)>,
+    snapshot: Option<OpenSnapshot>,
     /// The book that the last snapshot made anew.
     adopted: Option<BookIdx>,
     /// Books that the open event has changed, and after its end those that it changed.
@@ -86,10 +113,11 @@ impl Books for NumberedBooks {
                 self.current = self.number(numbered.symbol, numbered.rpt_seq);
                 None
             }
-            Event::Add(_) => self.add(event),
+            Event::Add(add) => self.add(add.symbol, event),
             Event::Delete(delete) => self.change(delete.order, event),
             Event::Modify(modify) => self.change(modify.order, event),
             Event::EndOfEvent(_) => {
+                self.go_live();
                 self.publish();
                 None
             }
@@ -216,7 +244,7 @@ impl HealingBooks for NumberedBooks {
     }
 
     fn tells_snapshot(&self) -> bool {
-        self.snapshot.is_none_or(|(_, is_taken)| is_taken)
+        self.snapshot.is_none_or(|snapshot| snapshot.worth == Worth::Taken)
     }
 }
 
@@ -267,7 +295,11 @@ impl NumberedBooks {
     /// others are missing, or that none is: then the book is published anew, with what it is worth.
     #[inline]
     fn number(&mut self, symbol: Symbol, number: u32) -> Option<BookIdx> {
+        self.go_live();
         let book = self.orders.open(symbol)?;
+        if number == 0 {
+            return Some(self.change_unnumbered(book));
+        }
         let channel = self.channel;
         let numbering = &mut self.books.get_mut(book.0 as usize).numbering;
         let before = numbering.trust(channel);
@@ -289,18 +321,42 @@ impl NumberedBooks {
         }
     }
 
+    #[cold]
+    fn change_unnumbered(&mut self, book: BookIdx) -> BookIdx {
+        self.counts.unnumbered += 1;
+        self.hurt(book);
+        book
+    }
+
+    /// Something live comes, which is within no snapshot.
+    #[inline]
+    fn go_live(&mut self) {
+        if self.snapshot.is_some() {
+            self.give_up_snapshot();
+        }
+    }
+
+    #[cold]
+    fn give_up_snapshot(&mut self) {
+        let Some(OpenSnapshot { book, worth, .. }) = self.snapshot.take() else { return };
+        self.counts.snapshots_without_end += 1;
+        if worth == Worth::Taken {
+            self.hurt(book);
+        }
+    }
+
     /// The book that an event without an instrument is about.
     #[inline]
     fn changing(&self) -> Option<BookIdx> {
         match self.snapshot {
-            Some((book, is_taken)) => is_taken.then_some(book),
+            Some(snapshot) => (snapshot.worth == Worth::Taken).then_some(snapshot.book),
             None => self.current,
         }
     }
 
     #[inline]
-    fn add(&mut self, add: &Event) -> Option<Change> {
-        let book = self.changing()?;
+    fn add(&mut self, symbol: Symbol, add: &Event) -> Option<Change> {
+        let book = self.changing().filter(|&book| self.orders.symbol(book) == symbol)?;
         let change = self.orders.apply(add);
         self.touch(book);
         if self.orders.lacks(book) {
@@ -332,24 +388,35 @@ impl NumberedBooks {
     #[cold]
     fn apply_other(&mut self, event: &Event) -> Option<Change> {
         match event {
+            // A trade is in no book: one without a number says nothing of it.
+            Event::TradeSummary(trade) if trade.rpt_seq == 0 => self.go_live(),
             Event::TradeSummary(trade) => _ = self.number(trade.symbol, trade.rpt_seq),
             Event::Depth(depth) => return self.empty_side(depth),
             Event::BookReset(reset) => {
-                let book = match self.snapshot {
-                    Some(_) => self.changing()?,
-                    None => self.orders.open(reset.symbol)?,
-                };
+                let book = self.resetting(reset.symbol)?;
                 self.reset(book);
                 return Some(Change { book, is_top: true });
             }
             Event::OrderSnapshot(snapshot) => self.begin_snapshot(snapshot),
-            Event::SnapshotEnd(_) => {
-                self.adopted = self.snapshot.take().and_then(|(book, is_taken)| is_taken.then_some(book));
-            }
+            Event::SnapshotEnd(_) => self.end_snapshot(),
             Event::Clear(_) => self.clear(),
             _ => {}
         }
         None
+    }
+
+    /// The book that a reset empties: the first one within a snapshot is of the snapshot.
+    fn resetting(&mut self, symbol: Symbol) -> Option<BookIdx> {
+        match &mut self.snapshot {
+            Some(snapshot) if !snapshot.has_reset && self.orders.symbol(snapshot.book) == symbol => {
+                snapshot.has_reset = true;
+                self.changing()
+            }
+            _ => {
+                self.go_live();
+                self.orders.open(symbol)
+            }
+        }
     }
 
     /// The levels of a side are gone, from the best one on.
@@ -390,6 +457,7 @@ impl NumberedBooks {
     }
 
     fn begin_snapshot(&mut self, &Snapshot { symbol, rpt_seq: number, .. }: &Snapshot) {
+        self.go_live();
         self.adopted = None;
         let Some(book) = self.orders.open(symbol) else { return };
         let (before, channel) = (self.trust(book), self.channel);
@@ -404,10 +472,12 @@ impl NumberedBooks {
                 Trust::Unconfirmed => numbering.is_new() || !is_same(numbering.last()),
                 Trust::Stale => true,
             };
-        if is_plausible && !is_taken {
-            numbering.confirm(channel);
-        }
-        self.snapshot = Some((book, is_taken));
+        let worth = match (is_plausible, is_taken) {
+            (false, _) => Worth::Doubtful,
+            (true, false) => Worth::Unneeded,
+            (true, true) => Worth::Taken,
+        };
+        self.snapshot = Some(OpenSnapshot { book, worth, has_reset: false });
         if is_taken {
             self.counts.healed_by_snapshot += u64::from(before == Trust::Stale);
             self.reset(book);
@@ -416,9 +486,21 @@ impl NumberedBooks {
         }
         self.counts.snapshots_unneeded += u64::from(is_plausible);
         self.counts.snapshots_doubtful += u64::from(!is_plausible);
-        if self.trust(book) != before {
-            // It confirms the book, which is to be published so.
-            self.touch(book);
+    }
+
+    fn end_snapshot(&mut self) {
+        self.adopted = None;
+        match self.snapshot.take() {
+            Some(OpenSnapshot { book, worth: Worth::Taken, .. }) => self.adopted = Some(book),
+            Some(OpenSnapshot { book, worth: Worth::Unneeded, .. }) => {
+                let (before, channel) = (self.trust(book), self.channel);
+                self.books.get_mut(book.0 as usize).numbering.confirm(channel);
+                if self.trust(book) != before {
+                    // It confirms the book, which is to be published so.
+                    self.touch(book);
+                }
+            }
+            _ => {}
         }
     }
 

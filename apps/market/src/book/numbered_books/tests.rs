@@ -166,6 +166,77 @@ fn next_number_does_not_show_that_no_update_without_one_was_lost() {
 }
 
 #[test]
+fn snapshot_without_an_end_ends_at_the_next_live_update_and_only_its_own_book_is_stale() {
+    // Of a book that needs one, and of one that does not.
+    for (is_hurt, of_the_snapshot) in [(true, Trust::Stale), (false, Trust::Sure)] {
+        let mut books = begun();
+        if is_hurt {
+            books.apply(&numbered(1, 9));
+        }
+        snapshot(1, 12).iter().for_each(|event| _ = books.apply(event));
+        for event in [numbered(2, 2), add(2, 21, 201), numbered(2, 3), delete(20), END] {
+            books.apply(&event);
+        }
+        assert_eq!([trust(&books, 1), trust(&books, 2)], [of_the_snapshot, Trust::Sure]);
+        assert_eq!((bid(&books, 2), books.orders().order(OrderRef(20))), (201, None));
+        assert_eq!(books.numbered_counts().snapshots_without_end, 1);
+        // Its end, when it comes, is of no snapshot.
+        books.apply(&snapshot_end(1));
+        assert_eq!((books.adopted(), trust(&books, 1)), (None, of_the_snapshot));
+    }
+}
+
+#[test]
+fn snapshot_without_an_end_does_not_confirm_its_book() {
+    let mut books = begun();
+    books.mark_stale();
+    books.announce(1);
+    books.apply(&snapshot(1, 1)[0]);
+    books.apply(&END);
+    assert_eq!(trust(&books, 1), Trust::Unconfirmed);
+}
+
+#[test]
+fn live_book_that_is_emptied_within_a_snapshot_is_empty() {
+    for instrument in [1, 2] {
+        let mut books = begun();
+        snapshot(1, 1).iter().for_each(|event| _ = books.apply(event));
+        let reset = BookReset { rpt_seq: 0, at_ns: 0, symbol: symbol(instrument) };
+        for event in [Event::BookReset(reset), END] {
+            books.apply(&event);
+        }
+        assert_eq!((bid(&books, instrument), books.orders().orders_count()), (0, 1));
+    }
+}
+
+#[test]
+fn order_of_another_instrument_than_its_update_or_its_snapshot_is_left_out() {
+    let mut books = begun();
+    books.apply(&numbered(1, 2));
+    assert_eq!(books.apply(&add(2, 21, 201)), None);
+    books.apply(&numbered(1, 9));
+    snapshot(1, 12).iter().for_each(|event| _ = books.apply(event));
+    assert_eq!(books.apply(&add(2, 21, 201)), None);
+    books.apply(&snapshot_end(1));
+    assert_eq!((books.orders().order(OrderRef(21)), trust(&books, 2)), (None, Trust::Sure));
+}
+
+#[test]
+fn update_without_a_number_leaves_its_book_stale_and_is_counted() {
+    let mut late = books();
+    for mut books in [begun(), books()] {
+        for event in [numbered(1, 0), add(1, 11, 101), END] {
+            books.apply(&event);
+        }
+        assert_eq!((trust(&books, 1), books.numbered_counts().unnumbered), (Trust::Stale, 1));
+        assert_eq!((bid(&books, 1), books.numbered_counts().old_updates), (101, 0));
+    }
+    late.mark_stale();
+    late.apply(&numbered(1, 0));
+    assert_eq!(trust(&late, 1), Trust::Stale);
+}
+
+#[test]
 fn snapshot_with_a_number_far_beyond_the_books_is_doubted() {
     let mut books = begun();
     books.apply(&numbered(1, 9));
