@@ -163,6 +163,43 @@ fn run_datagrams<P: Provider>(mut ends: [P; 2], gids: [Ipv6Addr; 2], mut turn: i
     assert_eq!(ends[0].post_send(a.qp, &request), Err(PostError::Destination), "a handle that is no more");
 }
 
+/// The program of requests that their service has not: datagrams to nobody, with an address of the
+/// peer where the library looks for an address handle; what no datagram does; and destinations over
+/// connections.
+fn run_misfits<P: Provider>(mut ends: [P; 2], gids: [Ipv6Addr; 2]) {
+    let end = &mut ends[0];
+    let way = path(Addresses::Ipv6 { source: gids[0], destination: gids[1] });
+    let [ud, rc, uc] = [Transport::Ud, Transport::Rc, Transport::Uc].map(|transport| Own::of(end, transport, false));
+    ud.open(end, 0x1111);
+    rc.connect(end, Qpn::new(9), Addresses::Ipv6 { source: gids[0], destination: gids[1] });
+    for own in [&ud, &rc, &uc] {
+        let (remote, sges) = (own.remote(0), [own.sge(0, 8)]);
+        let ah = end.create_ah(own.pd, &way).unwrap();
+        let to = Destination { ah, qpn: Qpn::new(9), qkey: 0x1111 };
+        let operations = [
+            SendOperation::Send,
+            SendOperation::SendImm(*b"tick"),
+            SendOperation::Write(remote),
+            SendOperation::WriteImm(remote, *b"tick"),
+            SendOperation::Read(remote),
+            SendOperation::CompareSwap { remote, compare: 1, swap: 2 },
+            SendOperation::FetchAdd { remote, add: 1 },
+            SendOperation::SendInvalidate(5),
+        ];
+        let is_datagram = own.qp == ud.qp;
+        for operation in operations {
+            let request = SendRequest::new(5, operation, Data::Sges(&sges));
+            let wrong = if is_datagram { request } else { request.to(to) };
+            assert_eq!(end.post_send(own.qp, &wrong), Err(PostError::Destination), "{wrong:?}");
+        }
+        for operation in operations.into_iter().skip(2).filter(|_| is_datagram) {
+            let request = SendRequest::new(5, operation, Data::Sges(&sges)).to(to);
+            assert_eq!(end.post_send(own.qp, &request), Err(PostError::Operation), "{request:?}");
+        }
+        assert_eq!(end.poll_cq(own.cq).unwrap().map(|done| done.wr_id), None, "nothing was posted");
+    }
+}
+
 /// The program of what comes unasked: receives of a shared queue, its limit, a notification, and
 /// the event of a peer that is refused.
 fn run_unasked<P: Provider>(mut ends: [P; 2], gids: [Ipv6Addr; 2], mut turn: impl FnMut(&mut [P; 2])) {
@@ -301,6 +338,19 @@ fn datagrams_go_over_roce_devices() {
 fn datagrams_go_over_software_connectxs() {
     let Some((ends, gids)) = connectxs("datagrams_go_over_software_connectxs") else { return };
     run_datagrams(ends, gids, |_| std::thread::yield_now());
+}
+
+#[test]
+fn requests_that_their_service_has_not_are_refused_by_roce_devices() {
+    let (ends, gids) = roce_devices();
+    run_misfits(ends, gids);
+}
+
+#[test]
+fn requests_that_their_service_has_not_are_refused_by_software_connectxs() {
+    let test = "requests_that_their_service_has_not_are_refused_by_software_connectxs";
+    let Some((ends, gids)) = connectxs(test) else { return };
+    run_misfits(ends, gids);
 }
 
 #[test]

@@ -113,7 +113,7 @@ pub enum SendOperation {
 pub enum Data<'a> {
     /// Registered memory, which must not change until the request is complete.
     Sges(&'a [Sge]),
-    /// The bytes themselves, up to [`INLINE_MAX`]; of SEND and WRITE only.
+    /// The bytes themselves, up to [`INLINE_MAX`]; of SENDs, WRITEs and datagrams only.
     Inline(&'a [u8]),
 }
 

@@ -17,7 +17,7 @@ use std::os::fd::{IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 
 use super::device::Device;
-use super::{Context, ProtectionDomain, RingMemory};
+use super::{Context, ProtectionDomain, QueuePair, RingMemory, SendError, SendKind, SendWork};
 use crate::bindings::*;
 use crate::inline;
 use crate::load::{Mlx5dv, RdmaCore, Verbs};
@@ -75,6 +75,14 @@ pub(crate) fn report(kind: ibv_event_type, named: u64) {
     record[..8].copy_from_slice(&named.to_ne_bytes());
     record[8..12].copy_from_slice(&kind.to_ne_bytes());
     STATE.with_borrow(|state| state.kernel.as_ref().unwrap().send(&record)).unwrap();
+}
+
+/// Posts a send without pieces.
+pub(crate) fn post(qp: &QueuePair, kind: SendKind<'_>, inline: Option<&[u8]>) -> Result<(), SendError> {
+    let (signaled, solicited, fence) = (true, false, false);
+    let send = SendWork { wr_id: 5, kind, sges: &[], inline, imm: None, signaled, solicited, fence };
+    // SAFETY: it names no memory, and the fakes have no rings.
+    unsafe { qp.post_send(&send) }
 }
 
 /// Imitates an older library, whose `verbs_context` has only the fields behind `rest_from`.

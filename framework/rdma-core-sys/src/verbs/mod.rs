@@ -69,7 +69,7 @@ pub use queue_pair::{QpCaps, QpOptions, QpRequest, QpRing, QpRings, QpState, Que
 pub use ring_memory::RingMemory;
 pub use rule::{EthernetMatch, FlowKind, FlowRule, Ipv4Match, PortsMatch};
 pub use service::{
-    Address, AddressHandle, Completion, QpChange, ReceiveWork, SendKind, SendWork, Service, ServiceRequest, Sge,
-    SharedReceiveQueue,
+    Address, AddressHandle, Completion, QpChange, ReceiveWork, SendError, SendKind, SendWork, Service, ServiceRequest,
+    Sge, SharedReceiveQueue,
 };
 pub use work_queue::{IndirectionTable, StridingRequest, WorkQueue, WqOptions, WqRequest, WqRing, WqState};

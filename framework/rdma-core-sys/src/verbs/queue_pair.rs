@@ -16,7 +16,7 @@ use super::context::Element;
 use super::error::VerbsError;
 use super::handle::Handle;
 use super::memory::ProtectionDomain;
-use super::service::SharedReceiveQueue;
+use super::service::{Service, SharedReceiveQueue};
 use super::work_queue::{IndirectionTable, init_obj};
 use crate::bindings::*;
 use crate::inline;
@@ -156,15 +156,17 @@ pub struct QueuePair(Arc<Inner>);
 struct Inner {
     handle: Handle<ibv_qp>,
     caps: QpCaps,
+    service: Option<Service>,
     _table: Option<IndirectionTable>,
     _srq: Option<SharedReceiveQueue>,
     _queues: Option<[CompletionQueue; 2]>,
     pd: ProtectionDomain,
 }
 
-/// What a QP needs beside its domain.
+/// What a QP is for, and what it needs beside its domain.
 #[derive(Default)]
 pub(super) struct Parents {
+    pub(super) service: Option<Service>,
     pub(super) table: Option<IndirectionTable>,
     pub(super) srq: Option<SharedReceiveQueue>,
     pub(super) queues: Option<[CompletionQueue; 2]>,
@@ -247,9 +249,9 @@ impl QueuePair {
             receive_sge_max: wanted.cap.max_recv_sge,
             inline_len_max: wanted.cap.max_inline_data,
         };
-        let Parents { table, srq, queues } = parents;
+        let Parents { service, table, srq, queues } = parents;
         let pd = pd.clone();
-        Ok(Self(Arc::new(Inner { handle, caps, _table: table, _srq: srq, _queues: queues, pd })))
+        Ok(Self(Arc::new(Inner { handle, caps, service, _table: table, _srq: srq, _queues: queues, pd })))
     }
 
     /// Moves it to another state. `Init` binds it to `port` (from 1), other states ignore it. The
@@ -353,6 +355,11 @@ impl QueuePair {
     /// The granted ring sizes.
     pub fn caps(&self) -> QpCaps {
         self.0.caps
+    }
+
+    /// Its RDMA service; `None` if it is of raw packets.
+    pub fn service(&self) -> Option<Service> {
+        self.0.service
     }
 
     /// Its domain.

@@ -5,8 +5,11 @@
 //! 1. A handle stands before its parents. A request that names an object borrows it.
 //! 2. Requests are plain C data: zeroes are a valid value of each, and what they point to lives
 //!    until the call returns.
-//! 3. Who posts or polls here does not drive the rings of the same queue by their addresses.
+//! 3. What is posted is a send of the QP's service. libmlx5 does not check: over a QP of datagrams
+//!    it follows the pointer to an address handle, also where a send has the peer's address there.
+//! 4. Who posts or polls here does not drive the rings of the same queue by their addresses.
 
+use core::fmt;
 use core::mem::zeroed;
 use core::ptr::null_mut;
 use std::sync::Arc;
@@ -200,7 +203,7 @@ impl SharedReceiveQueue {
         let mut bad = null_mut();
         let mut sges = RawSges::new(receive.sges)?;
         let mut raw = sges.receive(receive.wr_id);
-        // SAFETY: a living queue; 2, 3; the caller's promise.
+        // SAFETY: a living queue; 2, 4; the caller's promise.
         let answer = unsafe { inline::ibv_post_srq_recv(self.as_ptr(), &raw mut raw, &raw mut bad) };
         VerbsError::check("ibv_post_srq_recv", answer)
     }
@@ -268,6 +271,36 @@ pub struct SendWork<'a> {
     /// It begins when all READs and atomic operations before it are complete.
     pub fence: bool,
 }
+
+/// Why a send was not posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// A QP of datagrams posts something else, or a connection a datagram.
+    Destination,
+    /// The QP is of no service, or its service has no such operation, or that takes no inline data.
+    Operation,
+    /// `ibv_post_send` failed: the ring is full, or has no room for so many inline bytes
+    /// (`ENOMEM`).
+    Call(VerbsError),
+}
+
+impl From<VerbsError> for SendError {
+    fn from(error: VerbsError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Destination => f.write_str("a datagram over a connection, or something else over a QP of datagrams"),
+            Self::Operation => f.write_str("a send that the QP has not, or that takes no inline data"),
+            Self::Call(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for SendError {}
 
 /// A completion. If `status` is not 0, only it, `wr_id`, `qp` and `vendor_error` mean something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -344,7 +377,8 @@ impl QueuePair {
         wanted.sq_sig_all = request.signals_all.into();
         wanted.cap = request.caps.raw();
         let queues = Some([request.send_cq.clone(), request.receive_cq.clone()]);
-        let parents = Parents { queues, srq: request.srq.cloned(), ..Parents::default() };
+        let parents =
+            Parents { service: Some(request.service), queues, srq: request.srq.cloned(), ..Parents::default() };
         Self::make(wanted, &options, request.pd, parents)
     }
 
@@ -363,13 +397,13 @@ impl QueuePair {
     /// Posts a send.
     ///
     /// # Errors
-    /// The ring is full (`ENOMEM`), the state takes no sends, the service has no such send, or the
-    /// ring has no room for so many bytes of `inline`.
+    /// [`SendError`].
     ///
     /// # Safety
-    /// Invariant 3. The memory of the pieces is registered and stays valid, and nobody writes what
+    /// Invariant 4. The memory of the pieces is registered and stays valid, and nobody writes what
     /// is sent, or reaches where an answer goes, other than by atomics, until the send completes.
-    pub unsafe fn post_send(&self, send: &SendWork<'_>) -> Result<(), VerbsError> {
+    pub unsafe fn post_send(&self, send: &SendWork<'_>) -> Result<(), SendError> {
+        send.check(self.service())?;
         let mut sges = RawSges::new(send.sges)?;
         // SAFETY: 2.
         let mut raw: ibv_send_wr = unsafe { zeroed() };
@@ -382,9 +416,9 @@ impl QueuePair {
         (raw.sg_list, raw.num_sge) = (sges.sges.as_mut_ptr(), sges.count as i32);
         send.fill(&mut raw);
         let mut bad = null_mut();
-        // SAFETY: a living QP; 2, 3; the caller's promise.
+        // SAFETY: a living QP; 2, 3, 4; the caller's promise.
         let answer = unsafe { inline::ibv_post_send(self.as_ptr(), &raw mut raw, &raw mut bad) };
-        VerbsError::check("ibv_post_send", answer)
+        Ok(VerbsError::check("ibv_post_send", answer)?)
     }
 
     /// Posts a receive.
@@ -393,13 +427,13 @@ impl QueuePair {
     /// The ring is full (`ENOMEM`), or the state takes no receives.
     ///
     /// # Safety
-    /// Invariant 3. The memory of the pieces is registered and stays valid, and nobody reaches it
+    /// Invariant 4. The memory of the pieces is registered and stays valid, and nobody reaches it
     /// other than by atomics until the receive completes.
     pub unsafe fn post_receive(&self, receive: &ReceiveWork<'_>) -> Result<(), VerbsError> {
         let mut bad = null_mut();
         let mut sges = RawSges::new(receive.sges)?;
         let mut raw = sges.receive(receive.wr_id);
-        // SAFETY: a living QP; 2, 3; the caller's promise.
+        // SAFETY: a living QP; 2, 4; the caller's promise.
         let answer = unsafe { inline::ibv_post_recv(self.as_ptr(), &raw mut raw, &raw mut bad) };
         VerbsError::check("ibv_post_recv", answer)
     }
@@ -412,9 +446,9 @@ impl CompletionQueue {
     /// The queue has failed.
     ///
     /// # Safety
-    /// Invariant 3.
+    /// Invariant 4.
     pub unsafe fn poll(&self) -> Result<Option<Completion>, VerbsError> {
-        // SAFETY: a living queue; 2, 3.
+        // SAFETY: a living queue; 2, 4.
         let (count, raw) = unsafe {
             let mut raw: ibv_wc = zeroed();
             (inline::ibv_poll_cq(self.as_ptr(), 1, &raw mut raw), raw)
@@ -432,9 +466,9 @@ impl CompletionQueue {
     /// The device is gone.
     ///
     /// # Safety
-    /// Invariant 3.
+    /// Invariant 4.
     pub unsafe fn arm(&self, solicited_only: bool) -> Result<(), VerbsError> {
-        // SAFETY: a living queue; 3.
+        // SAFETY: a living queue; 4.
         let answer = unsafe { inline::ibv_req_notify_cq(self.as_ptr(), solicited_only.into()) };
         VerbsError::check("ibv_req_notify_cq", answer)
     }
@@ -461,6 +495,22 @@ impl Completion {
 }
 
 impl SendWork<'_> {
+    /// Checks that a QP of this service has such sends (3).
+    const fn check(&self, service: Option<Service>) -> Result<(), SendError> {
+        let Some(service) = service else { return Err(SendError::Operation) };
+        let is_datagram = matches!(self.kind, SendKind::Datagram(..));
+        if is_datagram != matches!(service, Service::Ud) {
+            return Err(SendError::Destination);
+        }
+        // All others have an answer, which an unreliable connection does not carry.
+        let goes_one_way = is_datagram || matches!(self.kind, SendKind::Send | SendKind::Write(..));
+        match service {
+            _ if goes_one_way => Ok(()),
+            Service::Rc if self.inline.is_none() => Ok(()),
+            _ => Err(SendError::Operation),
+        }
+    }
+
     /// All but the pieces.
     fn fill(&self, raw: &mut ibv_send_wr) {
         let flag = |is_there, flag| if is_there { flag } else { 0 };

@@ -587,15 +587,17 @@ fn all_of_rc() -> QpChange {
 
 /// A QP over a shared receive queue.
 fn connected(pd: &ProtectionDomain, cq: &CompletionQueue, srq: &SharedReceiveQueue) -> QueuePair {
-    let request = ServiceRequest {
-        service: Service::Rc,
-        pd,
-        send_cq: cq,
-        receive_cq: cq,
-        srq: Some(srq),
-        caps: QpCaps::default(),
-        signals_all: true,
-    };
+    of_service(Service::Rc, pd, cq, Some(srq))
+}
+
+fn of_service(
+    service: Service,
+    pd: &ProtectionDomain,
+    cq: &CompletionQueue,
+    srq: Option<&SharedReceiveQueue>,
+) -> QueuePair {
+    let request =
+        ServiceRequest { service, pd, send_cq: cq, receive_cq: cq, srq, caps: QpCaps::default(), signals_all: true };
     QueuePair::create_service(&request).unwrap()
 }
 
@@ -652,6 +654,39 @@ fn shared_receive_queue_and_address_handle_are_made_as_wanted_and_go_before_thei
     assert!(at("ibv_destroy_ah") < at("ibv_dealloc_pd"), "{calls:?}");
     assert!(at("ibv_destroy_qp") < at("ibv_destroy_srq"), "{calls:?}");
     assert!(at("ibv_destroy_srq") < at("ibv_dealloc_pd"), "{calls:?}");
+}
+
+#[test]
+fn send_that_the_service_has_not_is_refused_before_the_library_sees_it() {
+    let (context, pd) = fake::open();
+    let cq = CompletionQueue::create(&context, &CqRequest::new(64)).unwrap();
+    let ah = AddressHandle::create(&pd, &all_of_rc().address.unwrap()).unwrap();
+    let [rc, uc, ud] = [Service::Rc, Service::Uc, Service::Ud].map(|service| of_service(service, &pd, &cq, None));
+    let raw = QueuePair::create(&QpRequest::new(&pd, &cq, &cq)).unwrap();
+    fake::calls();
+    let datagram = SendKind::Datagram(&ah, 9, 0x1111);
+    let connected = [
+        SendKind::Send,
+        SendKind::Write(4096, 7),
+        SendKind::Read(4096, 7),
+        SendKind::CompareSwap(4096, 7, 1, 2),
+        SendKind::FetchAdd(4096, 7, 1),
+    ];
+    for kind in connected {
+        assert_eq!(fake::post(&ud, kind, None), Err(SendError::Destination), "{kind:?}");
+        assert_eq!(fake::post(&raw, kind, None), Err(SendError::Operation), "{kind:?}");
+    }
+    assert_eq!(fake::post(&rc, datagram, None), Err(SendError::Destination));
+    assert_eq!(fake::post(&uc, datagram, None), Err(SendError::Destination));
+    assert_eq!(fake::post(&raw, datagram, None), Err(SendError::Operation));
+    for kind in &connected[2..] {
+        assert_eq!(fake::post(&rc, *kind, Some(b"tick")), Err(SendError::Operation), "{kind:?}");
+        assert_eq!(fake::post(&uc, *kind, None), Err(SendError::Operation), "{kind:?}");
+    }
+    assert_eq!(fake::calls(), [""; 0]);
+    let full = Err(SendError::Call(VerbsError::new("ibv_post_send", libc::ENOMEM)));
+    assert_eq!([fake::post(&ud, datagram, Some(b"tick")), fake::post(&rc, SendKind::Send, Some(b"tick"))], [full; 2]);
+    assert_eq!(fake::calls(), ["post_send"; 2]);
 }
 
 #[test]

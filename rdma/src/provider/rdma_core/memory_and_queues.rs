@@ -10,8 +10,8 @@
 use std::sync::Arc;
 
 use rdma_core_sys::verbs::{
-    Access as LocalAccess, CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, ReceiveWork, SendKind, SendWork,
-    SharedReceiveQueue, VerbsError,
+    Access as LocalAccess, CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair, ReceiveWork, SendError,
+    SendKind, SendWork, SharedReceiveQueue, VerbsError,
 };
 
 use super::{convert, refused};
@@ -55,7 +55,11 @@ pub(super) fn post_send(
         fence: request.fence,
     };
     // SAFETY: 1, 2.
-    unsafe { qp.post_send(&send) }.map_err(|error| not_posted(&error))
+    unsafe { qp.post_send(&send) }.map_err(|error| match error {
+        SendError::Destination => PostError::Destination,
+        SendError::Operation => PostError::Operation,
+        SendError::Call(error) => not_posted(&error),
+    })
 }
 
 pub(super) fn post_receive(qp: &QueuePair, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {

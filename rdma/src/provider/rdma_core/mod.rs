@@ -13,7 +13,7 @@ use core::fmt;
 
 use rdma_core_sys::verbs::{
     AddressHandle, CompletionChannel, CompletionQueue, Context, CqRequest, MemoryRegion, ProtectionDomain, QpCaps,
-    QueuePair, SendKind, ServiceRequest, SharedReceiveQueue, VerbsError,
+    QueuePair, SendKind, Service, ServiceRequest, SharedReceiveQueue, VerbsError,
 };
 use rdma_core_sys::{LoadError, RdmaCore as Libraries};
 
@@ -21,9 +21,9 @@ use self::convert::Gids;
 use super::Provider;
 use crate::roce::handle::{Table, kind, next_device};
 use crate::roce::{
-    Access, AhHandle, CqHandle, Data, Destination, DeviceError, Event, INLINE_MAX, ModifyError, Mr, MrHandle, Mw,
-    MwHandle, Notify, Path, PdHandle, PostError, QpAttributes, QpHandle, QpOptions, Region, SGES_MAX, SendOperation,
-    SendRequest, Sge, SrqHandle, WorkCompletion,
+    Access, AhHandle, CqHandle, Destination, DeviceError, Event, INLINE_MAX, ModifyError, Mr, MrHandle, Mw, MwHandle,
+    Notify, Path, PdHandle, PostError, QpAttributes, QpHandle, QpOptions, Region, SGES_MAX, SendOperation, SendRequest,
+    Sge, SrqHandle, WorkCompletion,
 };
 use crate::wire::qpn::Qpn;
 
@@ -60,7 +60,7 @@ struct Srq {
 
 /// An address handle.
 struct Ah {
-    way: AddressHandle,
+    handle: AddressHandle,
     pd: PdHandle,
 }
 
@@ -129,7 +129,7 @@ impl RdmaCore {
             return Err(PostError::Operation);
         };
         let ah = self.ahs.get(destination.ah).filter(|ah| ah.pd == pd).ok_or(PostError::Destination)?;
-        Ok((SendKind::Datagram(&ah.way, destination.qpn.get(), destination.qkey), imm))
+        Ok((SendKind::Datagram(&ah.handle, destination.qpn.get(), destination.qkey), imm))
     }
 }
 
@@ -171,8 +171,8 @@ impl Provider for RdmaCore {
     fn create_ah(&mut self, pd: PdHandle, path: &Path) -> Result<AhHandle, DeviceError> {
         let address = convert::address(path, &self.gids);
         let address = address.ok_or(DeviceError::Value("address that is no GID of the port"))?;
-        let way = AddressHandle::create(self.pd(pd)?, &address).map_err(|error| refused(&error))?;
-        self.ahs.insert_with(|_| Ah { way, pd }).ok_or(DeviceError::Full("address handles"))
+        let handle = AddressHandle::create(self.pd(pd)?, &address).map_err(|error| refused(&error))?;
+        self.ahs.insert_with(|_| Ah { handle, pd }).ok_or(DeviceError::Full("address handles"))
     }
 
     fn destroy_ah(&mut self, ah: AhHandle) -> Result<(), DeviceError> {
@@ -253,14 +253,14 @@ impl Provider for RdmaCore {
 
     fn post_send(&mut self, qp: QpHandle, request: &SendRequest<'_>) -> Result<(), PostError> {
         let qp = self.qps.get(qp).ok_or(PostError::UnknownQp)?;
+        // Asked before the operation is looked at, as over RoCE in software.
+        if request.destination.is_some() != (qp.queues.service() == Some(Service::Ud)) {
+            return Err(PostError::Destination);
+        }
         let (kind, imm) = match request.destination {
             Some(destination) => self.datagram(qp.pd, &request.operation, &destination)?,
             None => convert::send(&request.operation).ok_or(PostError::Operation)?,
         };
-        let is_inline = matches!(request.data, Data::Inline(_));
-        if is_inline && !matches!(kind, SendKind::Send | SendKind::Write(..) | SendKind::Datagram(..)) {
-            return Err(PostError::Operation);
-        }
         memory_and_queues::post_send(&qp.queues, request, kind, imm)
     }
 
