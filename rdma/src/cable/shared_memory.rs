@@ -47,6 +47,11 @@ pub(super) const FILE_LEN: usize = SLOTS_AT + 2 * LANE_LEN;
 /// Nobody makes the file shorter or longer, or takes these seals off.
 pub(super) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
+/// Peers that have connected and not yet handed their file over, at most; more wait in the kernel.
+pub(super) const HALF_OPEN_MAX: usize = 16;
+/// Peers that one call looks at, at most: as many as the kernel lets wait (`net.core.somaxconn`).
+const PEERS_PER_CALL: usize = 4096;
+
 /// Looks in vain, for a frame or for room, between two questions to the kernel whether the other
 /// end is there still: one system call in some ten microseconds of polling.
 const LOOKS_PER_CALL: u32 = 4096;
@@ -64,10 +69,13 @@ pub struct SharedMemory {
 /// An end that waits for the other.
 pub struct SharedMemoryListener {
     pub(super) listener: UnixListener,
+    /// Peers that have connected, in their order; their files are to come.
+    half_open: Vec<UnixStream>,
     ticket: Ticket,
 }
 
-/// Where an end waits for the other: a number that nobody guesses.
+/// Where an end waits for the other: a random number, so that two of them do not meet. It is no
+/// secret: `/proc/net/unix` shows it to all users, and the kernel is asked of which user an end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(u64);
 
@@ -111,7 +119,7 @@ impl SharedMemoryListener {
         let ticket = Ticket(random());
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(ticket.name())?)?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, ticket })
+        Ok(Self { listener, half_open: Vec::new(), ticket })
     }
 
     /// What the other end needs to come here.
@@ -119,22 +127,40 @@ impl SharedMemoryListener {
         self.ticket
     }
 
-    /// Takes the other end, if it has come; those of other users, and such as hand over something
-    /// else than a cable, are sent away.
+    /// Takes the other end, if it has come and handed its file over; one that has only come is kept
+    /// until it does or closes. Those of other users, and such as hand over something else than a
+    /// cable, are sent away.
     ///
     /// # Errors
-    /// None has come (`WouldBlock`), or the last one was sent away.
-    pub fn accept(&self) -> io::Result<SharedMemory> {
-        let mut refused = None;
-        loop {
-            match self.listener.accept() {
-                Ok((peer, _)) => match take(peer) {
-                    Ok(cable) => return Ok(cable),
-                    Err(error) => refused = Some(error),
-                },
-                Err(error) => return Err(refused.unwrap_or(error)),
+    /// None is ready (`WouldBlock`), or the last one was sent away.
+    pub fn accept(&mut self) -> io::Result<SharedMemory> {
+        let mut error = io::Error::from(ErrorKind::WouldBlock);
+        let mut place = 0;
+        for _ in 0..PEERS_PER_CALL {
+            if place == self.half_open.len() && !self.meet()? {
+                break;
+            }
+            match take(&self.half_open[place]) {
+                Ok(Some(memory)) => return Ok(SharedMemory::over(memory, self.half_open.remove(place), [0, 1])),
+                Ok(None) => place += 1,
+                Err(refused) => {
+                    self.half_open.remove(place);
+                    error = refused;
+                }
             }
         }
+        Err(error)
+    }
+
+    /// Lets one more peer in, if one waits and there is a place.
+    fn meet(&mut self) -> io::Result<bool> {
+        if self.half_open.len() == HALF_OPEN_MAX {
+            return Ok(false);
+        }
+        let Some((peer, _)) = if_ready(self.listener.accept())? else { return Ok(false) };
+        peer.set_nonblocking(true)?;
+        self.half_open.push(peer);
+        Ok(true)
     }
 }
 
@@ -153,15 +179,15 @@ impl SharedMemory {
         // Not only its length: a machine without memory says so now, and not by a signal later.
         fallocate(&file, FallocateFlags::empty(), 0, FILE_LEN as u64)?;
         fcntl_add_seals(&file, SEALS)?;
-        let cable = Self::map(&file, peer, [1, 0])?;
-        cable.memory.store_u64(0, MAGIC);
-        hand_over(&cable.peer, &file)?;
-        Ok(cable)
+        let memory = Buffer::map(&file, FILE_LEN)?;
+        memory.store_u64(0, MAGIC);
+        hand_over(&peer, &file)?;
+        Ok(Self::over(memory, peer, [1, 0]))
     }
 
-    fn map(file: &File, peer: UnixStream, [outgoing, incoming]: [usize; 2]) -> io::Result<Self> {
-        let (memory, outgoing, incoming) = (Buffer::map(file, FILE_LEN)?, Lane::new(outgoing), Lane::new(incoming));
-        Ok(Self { memory, outgoing, incoming, peer, looks: 0, is_peer_gone: false })
+    const fn over(memory: Buffer, peer: UnixStream, [outgoing, incoming]: [usize; 2]) -> Self {
+        let (outgoing, incoming) = (Lane::new(outgoing), Lane::new(incoming));
+        Self { memory, outgoing, incoming, peer, looks: 0, is_peer_gone: false }
     }
 
     /// True if the other end has closed its connection, which the kernel does for a process that
@@ -211,21 +237,28 @@ fn no_cable() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "the other end hands over something else than a cable")
 }
 
-/// Takes the cable that an end of this user hands over, which it has done when it comes.
-fn take(peer: UnixStream) -> io::Result<SharedMemory> {
-    peer.set_nonblocking(true)?;
-    check_user(&peer)?;
-    let file = receive(&peer)?;
+/// What was waited for; `None` where it has not come.
+fn if_ready<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
+    match answer {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
+/// Maps the cable that an end of this user hands over, if it has done so.
+fn take(peer: &UnixStream) -> io::Result<Option<Buffer>> {
+    check_user(peer)?;
+    let Some(file) = if_ready(receive(peer))? else { return Ok(None) };
     let metadata = file.metadata()?;
     let is_sealed = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS));
     if !metadata.is_file() || metadata.len() != FILE_LEN as u64 || !is_sealed {
         return Err(no_cable());
     }
-    let cable = SharedMemory::map(&file, peer, [0, 1])?;
-    if cable.memory.load_u64(0) != MAGIC {
+    let memory = Buffer::map(&file, FILE_LEN)?;
+    if memory.load_u64(0) != MAGIC {
         return Err(io::Error::new(ErrorKind::InvalidData, "the other end is of another version"));
     }
-    Ok(cable)
+    Ok(Some(memory))
 }
 
 impl Lane {

@@ -10,7 +10,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
-use super::shared_memory::{FILE_LEN, LANE_LEN, MAGIC, SEALS, hand_over, receive};
+use super::shared_memory::{FILE_LEN, HALF_OPEN_MAX, LANE_LEN, MAGIC, SEALS, hand_over, receive};
 use super::*;
 use crate::roce::{
     Access, Addresses, Buffer, CqHandle, Data, Device, DeviceConfig, Mr, Mtu, Path, QpAttributes, QpHandle, QpOptions,
@@ -21,7 +21,7 @@ use crate::wire::psn::Psn;
 use crate::wire::qpn::Qpn;
 
 fn shared_memory() -> [SharedMemory; 2] {
-    let listener = SharedMemoryListener::new().unwrap();
+    let mut listener = SharedMemoryListener::new().unwrap();
     let made = SharedMemory::connect(&listener.ticket()).unwrap();
     [made, listener.accept().unwrap()]
 }
@@ -37,7 +37,7 @@ fn file(len: usize, first: u64, seals: SealFlags) -> File {
 
 /// What is made of it here.
 fn taken(file: &File) -> io::Result<SharedMemory> {
-    let listener = SharedMemoryListener::new().unwrap();
+    let mut listener = SharedMemoryListener::new().unwrap();
     let address = SocketAddr::from_abstract_name(listener.ticket().name()).unwrap();
     hand_over(&UnixStream::connect_addr(&address).unwrap(), file).unwrap();
     listener.accept()
@@ -245,6 +245,47 @@ fn numbers_and_lengths_of_a_hostile_end_are_refused() {
     assert!(matches!(here.has_room(), Err(CableError::Broken(_))), "more frames read than were sent");
 }
 
+/// A peer that has connected, and not yet handed its file over.
+fn half_open(listener: &SharedMemoryListener) -> UnixStream {
+    UnixStream::connect_addr(&SocketAddr::from_abstract_name(listener.ticket().name()).unwrap()).unwrap()
+}
+
+fn is_would_block(taken: &io::Result<SharedMemory>) -> bool {
+    taken.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+}
+
+#[test]
+fn peer_that_hands_over_after_it_was_met_is_taken() {
+    let mut listener = SharedMemoryListener::new().unwrap();
+    let peer = half_open(&listener);
+    assert!(is_would_block(&listener.accept()), "its file has not come");
+    hand_over(&peer, &file(FILE_LEN, MAGIC, SEALS)).unwrap();
+    assert!(listener.accept().is_ok());
+}
+
+#[test]
+fn peer_that_hands_nothing_over_keeps_no_other_from_being_taken() {
+    let mut listener = SharedMemoryListener::new().unwrap();
+    let silent = half_open(&listener);
+    assert!(is_would_block(&listener.accept()));
+    let _made = SharedMemory::connect(&listener.ticket()).unwrap();
+    assert!(listener.accept().is_ok());
+    drop(silent);
+    let gone = listener.accept().map(drop).map_err(|error| error.kind());
+    assert_eq!(gone, Err(io::ErrorKind::InvalidData), "it has closed");
+    assert!(is_would_block(&listener.accept()), "and is forgotten");
+}
+
+#[test]
+fn peers_behind_the_most_that_are_half_open_wait_until_one_of_those_is_gone() {
+    let mut listener = SharedMemoryListener::new().unwrap();
+    let mut silent: Vec<_> = (0..HALF_OPEN_MAX).map(|_| half_open(&listener)).collect();
+    let _made = SharedMemory::connect(&listener.ticket()).unwrap();
+    assert!(is_would_block(&listener.accept()), "all places are taken");
+    silent.pop();
+    assert!(listener.accept().is_ok());
+}
+
 #[test]
 fn file_of_a_cable_is_neither_shortened_nor_lengthened() {
     let listener = SharedMemoryListener::new().unwrap();
@@ -267,7 +308,7 @@ fn file_that_is_no_cable_is_not_taken() {
     for (len, first, seals, what) in wrong {
         assert!(taken(&file(len.max(8), first, seals)).is_err(), "{what}");
     }
-    let listener = SharedMemoryListener::new().unwrap();
+    let mut listener = SharedMemoryListener::new().unwrap();
     assert_eq!(Ticket::parse(&listener.ticket().encode()), listener.ticket());
     assert!(listener.accept().is_err(), "nobody has come");
     let ticket = listener.ticket();

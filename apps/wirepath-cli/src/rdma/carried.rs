@@ -95,7 +95,7 @@ fn shared_memory(connection: &mut Connection) -> Result<Result<SharedMemory, Str
     let [has_come] = connection.read()?;
     let cable = match listener {
         Ok(_) if has_come == 0 => Err("the peer has not reached it".to_owned()),
-        Ok(listener) => listener.accept().map_err(|error| error.to_string()),
+        Ok(mut listener) => listener.accept().map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
     connection.write(&[cable.is_ok().into()])?;
