@@ -94,6 +94,18 @@ impl Rig {
         answer.trim_end().to_owned()
     }
 
+    /// Kills the broker, and waits until nobody listens: over a ConnectX of software the killed
+    /// process is the parent of the broker, which the kernel then kills as well.
+    fn kill_broker(&mut self) {
+        self.broker.kill().unwrap();
+        self.broker.wait().unwrap();
+        let socket = self.folder.path().join("socket");
+        wait_until("nobody listens at the broker's socket", || {
+            let sockets = self.wire.near.run(|| fs::read_to_string("/proc/thread-self/net/unix")).unwrap();
+            !sockets.contains(socket.to_str().unwrap())
+        });
+    }
+
     /// Waits until the broker's log has these words.
     fn until_logged(&self, words: &str) {
         let mut others = Vec::new();

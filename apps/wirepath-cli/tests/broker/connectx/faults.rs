@@ -21,8 +21,7 @@ fn program_lets_go_of_the_connectx_when_its_broker_ends_and_the_next_broker_lend
     let mappings = || fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap();
     let file = "infiniband/uverbs";
     assert!(mappings().contains(file), "the register of its queue");
-    rig.broker.kill().unwrap();
-    rig.broker.wait().unwrap();
+    rig.kill_broker();
     assert_eq!(next_line(&mut said), "ENETDOWN\n");
     // The NIC has a client's queue and flows for as long as a process has the file.
     let left = mappings();

@@ -144,14 +144,16 @@ fn killed_program_leaves_its_queue_of_a_connectx_and_the_others_as_they_were() {
     again(&mut others, 9);
 }
 
-/// Says once that it is there, then of a datagram whether the NIC has stamped it, and of its answer
-/// too: at the time of day, as far as a minute.
+/// Says once that it is there, and echoes a datagram: an answer that waits for the neighbor is not
+/// stamped. Then it says of the next one whether the NIC has stamped it, and of its answer too: at
+/// the time of day, as far as a minute.
 const STAMPED: &str = "\
 import select, socket, struct, sys, time
 own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-own.setsockopt(socket.SOL_SOCKET, 37, 1 << 0 | 1 << 2 | 1 << 6)  # SO_TIMESTAMPING: both ways, raw hardware
 own.bind(('', int(sys.argv[1])))
 print('ready', flush=True)
+own.sendto(*own.recvfrom(2048))
+own.setsockopt(socket.SOL_SOCKET, 37, 1 << 0 | 1 << 2 | 1 << 6)  # SO_TIMESTAMPING: both ways, raw hardware
 def stamped(ancillary):
     hardware = [struct.unpack('6q', data)[4] for level, kind, data in ancillary if (level, kind) == (1, 37)]
     return len(hardware) == 1 and abs(hardware[0] - time.time()) < 60
@@ -172,5 +174,6 @@ fn lent_queue_of_a_connectx_stamps_frames_by_the_nics_clock() {
     command.env("WIREPATH_TIMESTAMPS", "1");
     let (child, mut said) = started(&rig, command, "ready\n");
     datagram(&rig, 7_005);
+    rig.wire.socket((THEIRS, 0)).send_to(b"another", (OURS, 7_005)).unwrap();
     assert_eq!(next_line(&mut said), "True True\n", "{}", String::from_utf8_lossy(&end(child).stderr));
 }
