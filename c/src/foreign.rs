@@ -24,12 +24,17 @@ use crate::error::{Code, Fault, Result};
 /// The addresses that a program can have: behind the first page, where the members of a null
 /// structure are, and below the upper half, which is the kernel's.
 const FIRST: usize = 4_096;
-const END: usize = 1 << 56;
+const END: usize = if IS_TAGGED { 1 << 55 } else { 1 << 56 };
+
+/// Whether the processor ignores the top byte of a program's pointer, where memory tagging has its
+/// tags.
+const IS_TAGGED: bool = cfg!(target_arch = "aarch64");
+const ADDRESS: usize = if IS_TAGGED { usize::MAX >> 8 } else { usize::MAX };
 
 /// Whether a pointer is null, or another one that no program can have. One comparison.
 #[inline]
 fn is_missing<T>(pointer: *const T) -> bool {
-    pointer.addr().wrapping_sub(FIRST) >= END - FIRST
+    (pointer.addr() & ADDRESS).wrapping_sub(FIRST) >= END - FIRST
 }
 
 #[cold]
@@ -287,4 +292,21 @@ pub(crate) fn chunk(event: *const Event) -> Result<u64> {
     }
     // SAFETY: one readable value (1, 2); every bit pattern of the member is one.
     Ok(unsafe { (&raw const (*event).chunk).read_unaligned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_no_program_has_are_missing_and_a_tag_is_no_part_of_one() {
+        let missing = |addr: usize| is_missing(ptr::without_provenance::<u8>(addr));
+        for addr in [0, 8, FIRST - 1, 0xdead_beef_dead_beef, 0xffff_8000_0000_0000, usize::MAX] {
+            assert!(missing(addr), "{addr:#x}");
+        }
+        for addr in [FIRST, 0x7fff_0000_1001] {
+            assert!(!missing(addr), "{addr:#x}");
+        }
+        assert_eq!(missing(0x0a00_7fff_0000_1000), !IS_TAGGED);
+    }
 }

@@ -139,7 +139,7 @@ fn receiver_that_shares_a_port_with_another_program_has_its_groups_alone() {
 }
 
 #[test]
-fn receiver_that_shares_a_port_with_another_program_and_has_no_group_reports_it() {
+fn receive_alone_reports_that_another_program_has_the_port_where_nothing_can_come() {
     let wire = steered_wire(Taken::default());
     let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 7);
     let bound = || {
@@ -150,10 +150,17 @@ fn receiver_that_shares_a_port_with_another_program_and_has_no_group_reports_it(
         id
     };
     let receive = |id| wire.right.call(|sockets, _| sockets.recv_from(id, &mut [0; 8])).map(|(count, _)| count);
-    let is_ready = |id| !wire.right.call(|sockets, _| sockets.ready(id)).unwrap().among(Ready::ERR).is_none();
+    let is_ready = |id| !wire.right.call(|sockets, _| sockets.ready(id)).unwrap().among(Ready::IN).is_none();
     let id = bound();
     assert!(is_ready(id), "who waits wakes");
-    assert_eq!((receive(id), receive(id)), (Err(Errno::EADDRINUSE), Err(Errno::EAGAIN)));
+    // One that only sends is told nothing.
+    assert_eq!(wire.right.call(|sockets, cx| sockets.send_to(id, b"word", at(1, 7), cx)), Ok(4));
+    assert_eq!(wire.right.call(|sockets, _| sockets.take_error(id)), Ok(None));
+    assert_eq!((receive(id), receive(id), is_ready(id)), (Err(Errno::EADDRINUSE), Err(Errno::EAGAIN), false));
+    // One that connects receives from its peer.
+    let id = bound();
+    wire.right.call(|sockets, cx| sockets.connect(id, at(1, 7), cx)).unwrap();
+    assert_eq!((is_ready(id), receive(id)), (false, Err(Errno::EAGAIN)));
     // One that joins a group receives that.
     let id = bound();
     wire.right.call(|sockets, cx| sockets.join(id, [239, 1, 1, 1].into(), InterfaceId::ANY, None, cx)).unwrap();

@@ -55,6 +55,8 @@ pub(super) fn bind_datagrams(engine: &mut Engine, file: FileId, twin: c_int) -> 
             done => {
                 let id = done?;
                 if engine.look(|sockets| sockets.has_groups_alone(id)) == Ok(true) {
+                    // The twin receives what comes by other interfaces.
+                    engine.call(|sockets, _| sockets.excuse_lack_of_port(id))?;
                     engine.files.socket(file)?.why = offload::say_that_it_has_groups_alone(local);
                 }
             }

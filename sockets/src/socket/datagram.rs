@@ -113,6 +113,8 @@ pub(crate) struct DatagramSocket {
     /// It is bound to all addresses, and another program, or another queue of this one, has the
     /// interface's at its port.
     pub(crate) lacks_port: bool,
+    /// It has no group and no peer either, and no receive has said so yet.
+    pub(crate) is_deaf: bool,
     pub(crate) is_read_shut: bool,
     pub(crate) is_write_shut: bool,
     flows: Vec<UdpFlow>,
@@ -145,6 +147,7 @@ impl DatagramSocket {
             memberships: Vec::new(),
             shared: Vec::new(),
             lacks_port: false,
+            is_deaf: false,
             is_read_shut: false,
             is_write_shut: false,
             flows: Vec::new(),
@@ -153,6 +156,12 @@ impl DatagramSocket {
             pending: None,
             asked_since: None,
         }
+    }
+
+    /// The error of a receive for which nothing waits: `EADDRINUSE` once where nothing can come.
+    #[cold]
+    pub(crate) fn nothing(&mut self) -> Errno {
+        if core::mem::take(&mut self.is_deaf) { Errno::EADDRINUSE } else { Errno::EAGAIN }
     }
 
     /// Keeps a datagram, or drops it if the receive buffer is full or `connect` named another peer.
@@ -357,7 +366,7 @@ impl DatagramSocket {
 
     /// Linux `datagram_poll`.
     pub(crate) fn ready(&self) -> Ready {
-        Ready::when(!self.received.is_empty() || self.is_read_shut, Ready::IN)
+        Ready::when(!self.received.is_empty() || self.is_read_shut || self.is_deaf, Ready::IN)
             | Ready::OUT
             | Ready::when(self.is_read_shut, Ready::RDHUP)
             | Ready::when(self.is_read_shut && self.is_write_shut, Ready::HUP)

@@ -144,7 +144,7 @@ impl Sockets {
         let State::Datagram(datagrams) = &mut socket.state else { return Err(Errno::EOPNOTSUPP) };
         match datagrams.read(into) {
             Some(read) => Ok(read),
-            None => Err(Errno::EAGAIN),
+            None => Err(datagrams.nothing()),
         }
     }
 
@@ -392,7 +392,7 @@ impl Sockets {
                 Some(before) => _ = join_port(id.consumer(), before, local.port(), cx),
                 None => _ = cx.sockets.leave(id.consumer(), membership.at(local.port())),
             })?;
-            self.forget_lack_of_port(id);
+            self.excuse_lack_of_port(id)?;
             if let Some(old) = old {
                 self.need_no_more(id, old);
             }
@@ -490,27 +490,26 @@ impl Sockets {
     }
 
     /// Notes whether a socket lacks the interface's address at its port. One without groups either
-    /// would wait for ever: its next call that sends or receives reports it, unless it joins one
-    /// before.
+    /// would wait for ever: its next receive for which nothing waits reports it, unless it joins a
+    /// group before, or connects.
     fn note_port(&mut self, id: SocketId, lacks_port: bool, has_groups: bool) -> Result<(), Errno> {
-        let socket = self.find(id)?;
-        if lacks_port && !has_groups {
-            socket.error = Some(Errno::EADDRINUSE);
-        }
-        if let State::Datagram(datagrams) = &mut socket.state {
+        if let State::Datagram(datagrams) = &mut self.find(id)?.state {
             datagrams.lacks_port = lacks_port;
+            datagrams.is_deaf = lacks_port && !has_groups;
         }
         Ok(())
     }
 
-    /// A socket has got a group.
-    fn forget_lack_of_port(&mut self, id: SocketId) {
-        if let Ok(Socket { state: State::Datagram(datagrams), error, .. }) = self.find(id)
-            && datagrams.lacks_port
-            && *error == Some(Errno::EADDRINUSE)
-        {
-            *error = None;
+    /// A socket that lacks its port receives otherwise, and no receive reports the lack: it has got
+    /// a group, or the caller receives by another way as well.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn excuse_lack_of_port(&mut self, id: SocketId) -> Result<(), Errno> {
+        if let State::Datagram(datagrams) = &mut self.find(id)?.state {
+            datagrams.is_deaf = false;
         }
+        Ok(())
     }
 
     /// The local end of a datagram socket is another one now.
@@ -561,6 +560,7 @@ impl Sockets {
         (datagrams.remote, datagrams.source) = (None, None);
         cx.sockets.narrow(id.consumer(), socket.local, Flow { local: source, remote })?;
         (datagrams.remote, datagrams.source) = (Some(remote), Some(source));
+        datagrams.is_deaf = false;
         Ok(())
     }
 }

@@ -67,7 +67,7 @@ impl Sockets {
                 return match read {
                     Some((_, info)) if flags.truncate => Ok((info.len, Some(info))),
                     Some((count, info)) => Ok((count, Some(info))),
-                    None => Err(Errno::EAGAIN),
+                    None => Err(datagrams.nothing()),
                 };
             }
         };

@@ -7,7 +7,7 @@
 //! 4. A queue named by a channel event is valid until the event is acknowledged, which happens
 //!    before the function returns.
 
-use core::mem::zeroed;
+use core::mem::{ManuallyDrop, zeroed};
 use core::ptr::{NonNull, null_mut};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -25,8 +25,22 @@ pub struct CompletionChannel(Arc<ChannelInner>);
 
 #[derive(Debug)]
 struct ChannelInner {
-    handle: Handle<ibv_comp_channel>,
+    handle: ManuallyDrop<Handle<ibv_comp_channel>>,
     context: Context,
+}
+
+impl Drop for ChannelInner {
+    /// libibverbs keeps a channel, with its descriptor, whose queue could not be destroyed.
+    fn drop(&mut self) {
+        // SAFETY: the channel is there until the call below.
+        let fd = unsafe { (*self.handle.as_ptr()).fd };
+        // SAFETY: taken here alone.
+        let handle = unsafe { ManuallyDrop::take(&mut self.handle) };
+        if handle.destroy() == libc::EBUSY {
+            // SAFETY: a number only; nobody uses or closes the descriptor from here on.
+            unsafe { libc::close(fd) };
+        }
+    }
 }
 
 impl CompletionChannel {
@@ -40,7 +54,7 @@ impl CompletionChannel {
         let raw = unsafe { (verbs.ibv_create_comp_channel)(context.as_ptr()) };
         let raw = VerbsError::check_object("ibv_create_comp_channel", raw)?;
         // SAFETY: new, 1.
-        let handle = unsafe { Handle::new(raw, verbs.ibv_destroy_comp_channel) };
+        let handle = ManuallyDrop::new(unsafe { Handle::new(raw, verbs.ibv_destroy_comp_channel) });
         let channel = Self(Arc::new(ChannelInner { handle, context: context.clone() }));
         set_nonblocking("ibv_create_comp_channel", &channel.fd())?;
         Ok(channel)

@@ -6,11 +6,18 @@
 //! address of an object of its own, locks that, and counts in it. So such events are read here, and
 //! libibverbs gets those alone that name one of our objects.
 //!
+//! The kernel gives a handle again. An object that the process has made under the handle of one of
+//! ours is destroyed in its place, and libibverbs waits until all its events are acknowledged, which
+//! nobody does. So once an event names no object of ours, none is destroyed: the kernel removes them
+//! with the last descriptor of the file, and what libibverbs keeps of each is leaked. Notifications
+//! that the process reads by a channel of its own do not come by here: by those it has the thread
+//! wait that destroys its queue.
+//!
 //! Invariants:
 //! 1. An address in the list is of an object that the call of this kind made, and that has not been
 //!    destroyed: it is removed under the lock under which it is destroyed.
-//! 2. An event is read and acknowledged under the same lock. So no destruction waits for an
-//!    acknowledgment, and none is given to an object that is gone.
+//! 2. An event is read and acknowledged under the same lock. So no destruction waits for the
+//!    acknowledgment of an event of ours, and none is given to an object that is gone.
 //! 3. Structures that are read are plain C data: any bytes are a valid value.
 
 use core::mem::zeroed;
@@ -28,26 +35,37 @@ const RECORD_LEN: usize = 16;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct OwnObjects(Mutex<Vec<(u64, Element)>>);
+pub(super) struct OwnObjects(Mutex<Objects>);
+
+#[derive(Debug, Default)]
+struct Objects {
+    own: Vec<(u64, Element)>,
+    /// An event that was read named none of them: the kernel counts it for another.
+    has_others: bool,
+}
 
 impl OwnObjects {
     /// An object was made, which events name by its address.
     pub(super) fn add(&self, address: usize, element: Element) {
-        self.objects().push((address as u64, element));
+        self.objects().own.push((address as u64, element));
     }
 
-    /// Destroys an object; what the call says. No event is about the object from then on.
+    /// Destroys an object; what the call says, or `EBUSY` where it might wait for ever. No event is
+    /// about the object from then on.
     pub(super) fn remove(&self, address: usize, destroy: impl FnOnce() -> i32) -> i32 {
         let mut objects = self.objects();
-        let answer = destroy();
-        objects.retain(|(own, _)| *own != address as u64);
+        let place = objects.own.iter().position(|(own, _)| *own == address as u64);
+        let answer = if place.is_some() && objects.has_others { libc::EBUSY } else { destroy() };
+        if let Some(place) = place {
+            objects.own.swap_remove(place);
+        }
         answer
     }
 
     /// The next event, if one is pending. One about an object of another process is of a kind that
     /// nobody knows, and about the device.
     pub(super) fn next_event(&self, fd: BorrowedFd<'_>, verbs: &Verbs) -> Result<Option<AsyncEvent>, VerbsError> {
-        let objects = self.objects();
+        let mut objects = self.objects();
         let mut record = [0u8; RECORD_LEN];
         // SAFETY: the record is borrowed mutably for the call, with its own length (3).
         let len = unsafe { libc::read(fd.as_raw_fd(), record.as_mut_ptr().cast(), RECORD_LEN) };
@@ -62,10 +80,12 @@ impl OwnObjects {
         let object = match about(raw) {
             About::Device => return seen(Element::Device),
             About::Port => return seen(Element::Port(named.try_into().unwrap_or_default())),
-            About::Object(is_of_kind) => objects.iter().find(|(own, element)| *own == named && is_of_kind(element)),
+            About::Unknown => return Ok(Some(of_others(raw))),
+            About::Object(is_of_kind) => objects.own.iter().find(|(own, element)| *own == named && is_of_kind(element)),
         };
         let Some((_, element)) = object else {
-            return Ok(Some(AsyncEvent { kind: EventKind::Other(raw), element: Element::Device }));
+            objects.has_others = true;
+            return Ok(Some(of_others(raw)));
         };
         // SAFETY: the address is of a living object of this kind (1), and the event was taken (2).
         unsafe {
@@ -77,9 +97,14 @@ impl OwnObjects {
         seen(*element)
     }
 
-    fn objects(&self) -> MutexGuard<'_, Vec<(u64, Element)>> {
+    fn objects(&self) -> MutexGuard<'_, Objects> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// An event about no object of ours.
+fn of_others(kind: ibv_event_type) -> AsyncEvent {
+    AsyncEvent { kind: EventKind::Other(kind), element: Element::Device }
 }
 
 /// What an event of some kind names.
@@ -88,9 +113,10 @@ enum About {
     Port,
     /// An object, for whose elements this holds.
     Object(fn(&Element) -> bool),
+    /// Nothing that we have: of objects too, which may name any address.
+    Unknown,
 }
 
-/// Kinds that are of no object of ours are about objects all the same: they may name any address.
 fn about(kind: ibv_event_type) -> About {
     match kind {
         IBV_EVENT_PORT_ACTIVE
@@ -111,6 +137,6 @@ fn about(kind: ibv_event_type) -> About {
         | IBV_EVENT_PATH_MIG
         | IBV_EVENT_PATH_MIG_ERR
         | IBV_EVENT_QP_LAST_WQE_REACHED => About::Object(|element| matches!(element, Element::QueuePair(_))),
-        _ => About::Object(|_| false),
+        _ => About::Unknown,
     }
 }

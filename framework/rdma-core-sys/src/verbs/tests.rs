@@ -354,6 +354,23 @@ fn event_that_another_process_has_named_reaches_no_object_where_it_has_the_devic
     foreign(IBV_EVENT_CQ_ERR, own);
 }
 
+/// Its destruction would wait for the events of what has its handle.
+#[test]
+fn queue_is_left_to_the_kernel_once_an_event_was_about_an_object_of_another_process() {
+    let (context, _pd) = fake::open();
+    context.share_file();
+    let [first, second] = [(); 2].map(|()| CompletionQueue::create(&context, &CqRequest::new(8)).unwrap());
+    fake::report(99, 0x10);
+    context.next_event().unwrap();
+    fake::calls();
+    drop(first);
+    assert_eq!(fake::calls(), ["ibv_destroy_cq"], "the kind is unknown");
+    fake::report(IBV_EVENT_QP_FATAL, 0x10);
+    context.next_event().unwrap();
+    drop(second);
+    assert_eq!(fake::calls(), Vec::<String>::new());
+}
+
 #[test]
 fn region_that_another_process_has_destroyed_keeps_no_memory_where_it_has_the_devices_file() {
     for (is_shared, errno, keeps) in [

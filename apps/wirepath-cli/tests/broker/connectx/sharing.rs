@@ -107,15 +107,26 @@ fn second_program_at_a_port_of_a_connectx_is_refused_until_the_first_has_ended()
     assert_eq!(answer(&rig), "next\n");
 }
 
+/// Echoes datagrams at a port that it would share. It never forks, as that gives the queue back for
+/// a moment.
+const SHARING: &str = "\
+import socket, sys
+own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+own.bind((sys.argv[1], int(sys.argv[2])))
+print('ready', flush=True)
+while True: own.sendto(*own.recvfrom(2048))
+";
+
 #[test]
 fn port_of_another_users_program_is_refused_on_a_connectx_and_stays_with_who_has_it() {
     let test = "port_of_another_users_program_is_refused_on_a_connectx_and_stays_with_who_has_it";
     let Some(rig) = connectx_for(test, &["--uid", &STRANGER.to_string()]) else { return };
     // The kernel lets both have it, because both ask for that.
-    let own = format!("bind={OURS},reuseaddr");
-    let _first = Ended(rig.start(SERVED, &["socat", &format!("UDP-RECVFROM:7006,{own},fork"), "PIPE"]));
+    let (first, _) = started(&rig, rig.command(SERVED, &["python3", "-c", SHARING, OURS, "7006"]), "ready\n");
+    let _first = Ended(first);
     datagram(&rig, 7_006);
-    let receiver = format!("UDP-RECV:7006,{own}");
+    let receiver = format!("UDP-RECV:7006,bind={OURS},reuseaddr");
     let second = rig.start(STRANGER, &["socat", "-u", &receiver, "-"]).wait_with_output().unwrap();
     let said = String::from_utf8(second.stderr).unwrap();
     assert!(!second.status.success() && said.contains("Address already in use"), "{said}");

@@ -174,11 +174,13 @@ impl Lender {
         }
     }
 
-    /// The client has ended. The caller removes its rules, some in a turn, and with the last of
-    /// them goes the rest.
+    /// The client has ended, or is served no longer: no frame of its rings comes or goes. The caller
+    /// removes its rules, some in a turn, and with the last of them goes the rest.
     pub(crate) fn end(&mut self, idx: u16) {
         let Some(client) = self.queues.get_mut(&idx) else { return };
         client.stop();
+        // A program that is served no longer may be there still, and post.
+        let _ = client.tx.reset();
         client.has_ended = true;
         self.destroy_if_over(idx);
     }
@@ -242,6 +244,7 @@ impl Lender {
         match half {
             message::Half::Rx if client.frames == Frames::NoMore => Err(io::ErrorKind::NotConnected.into()),
             message::Half::Rx => client.rx.ready(),
+            message::Half::Tx if client.has_ended => Err(io::ErrorKind::NotConnected.into()),
             message::Half::Tx => client.tx.ready(),
         }
     }
