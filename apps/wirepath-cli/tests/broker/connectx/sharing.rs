@@ -123,15 +123,15 @@ fn port_of_another_users_program_is_refused_on_a_connectx_and_stays_with_who_has
     let test = "port_of_another_users_program_is_refused_on_a_connectx_and_stays_with_who_has_it";
     let Some(rig) = connectx_for(test, &["--uid", &STRANGER.to_string()]) else { return };
     // The kernel lets both have it, because both ask for that.
-    let (first, _) = started(&rig, rig.command(SERVED, &["python3", "-c", SHARING, OURS, "7006"]), "ready\n");
+    let (first, _) =
+        started(&rig, rig.command(SERVED, &["python3", "-c", SHARING, &OURS.to_string(), "7006"]), "ready\n");
     let _first = Ended(first);
     datagram(&rig, 7_006);
     let receiver = format!("UDP-RECV:7006,bind={OURS},reuseaddr");
     let second = rig.start(STRANGER, &["socat", "-u", &receiver, "-"]).wait_with_output().unwrap();
     let said = String::from_utf8(second.stderr).unwrap();
     assert!(!second.status.success() && said.contains("Address already in use"), "{said}");
-    // By the client's flow, or by its socket in the kernel where the flow is on its way to a child.
-    rig.until_logged(&format!("of user {STRANGER} is refused: "));
+    rig.until_logged(&format!("of user {STRANGER} is refused: another client, of user {SERVED}, has `UDP to"));
     datagram(&rig, 7_006);
 }
 
