@@ -86,7 +86,8 @@ fn silence(next: u32) -> Vec<Vec<u8>> {
     vec![message]
 }
 
-/// A day of six packets, and one of a silence, which repeats the last number: two instruments, a trade, and a silence.
+/// A day of six packets, and one of a silence, which repeats the last number: two instruments, a
+/// trade, and a silence.
 fn day() -> Vec<Vec<u8>> {
     vec![
         packet(1, &[order(PETR, 1, 1, b'0', 30), order(VALE, 1, 1, b'0', 60)]),

@@ -104,8 +104,8 @@ impl<C: Codec> Decoder for C {
 pub enum MessageError {
     /// Too short to have a type.
     Empty,
-    /// A type, or what one does to an order, that this codec does not know; newer versions of a feed
-    /// add types, so this is expected to happen.
+    /// A type, or what one does to an order, that this codec does not know; newer versions of a
+    /// feed add types, so this is expected to happen.
     Unknown {
         /// The type byte.
         kind: u8,

@@ -8,9 +8,9 @@
 //!
 //! *Not read:* UMDF of before, in FAST; the legs, underlyings and texts of definitions; what
 //! statistics say (opening, closing and settlement prices, bands, imbalances, volumes), which only
-//! count in the numbers of their instrument; the firms of orders and trades; names of more than eight
-//! bytes, as many options have: their instruments are by number alone. Orders without a price (market
-//! orders of an auction) are in no book.
+//! count in the numbers of their instrument; the firms of orders and trades; names of more than
+//! eight bytes, as many options have: their instruments are by number alone. Orders without a price
+//! (market orders of an auction) are in no book.
 
 mod decode;
 pub mod emit;

@@ -7,11 +7,11 @@
 //! libibverbs gets those alone that name one of our objects.
 //!
 //! The kernel gives a handle again. An object that the process has made under the handle of one of
-//! ours is destroyed in its place, and libibverbs waits until all its events are acknowledged, which
-//! nobody does. So once an event names no object of ours, none is destroyed: the kernel removes them
-//! with the last descriptor of the file, and what libibverbs keeps of each is leaked. Notifications
-//! that the process reads by a channel of its own do not come by here: by those it has the thread
-//! wait that destroys its queue.
+//! ours is destroyed in its place, and libibverbs waits until all its events are acknowledged,
+//! which nobody does. So once an event names no object of ours, none is destroyed: the kernel
+//! removes them with the last descriptor of the file, and what libibverbs keeps of each is leaked.
+//! Notifications that the process reads by a channel of its own do not come by here: by those it
+//! has the thread wait that destroys its queue.
 //!
 //! Invariants:
 //! 1. An address in the list is of an object that the call of this kind made, and that has not been

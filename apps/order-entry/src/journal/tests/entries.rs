@@ -151,7 +151,8 @@ fn entry_that_is_cut_or_too_long_is_none() {
         let mut payload = entry.encode();
         payload.push(0);
         assert_eq!(Entry::decode(entry.kind(), &payload), None, "{entry:?}");
-        // Old records are whole: they lack symbols, levels, strategies, their names and instructions.
+        // Old records are whole: they lack symbols, levels, strategies, their names and
+        // instructions.
         let is_whole = |cut: &usize| match entry {
             Entry::Unblocked { .. } => *cut == 4,
             Entry::Strategy { .. } => *cut == 3,

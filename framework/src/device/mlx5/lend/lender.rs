@@ -174,8 +174,8 @@ impl Lender {
         }
     }
 
-    /// The client has ended, or is served no longer: no frame of its rings comes or goes. The caller
-    /// removes its rules, some in a turn, and with the last of them goes the rest.
+    /// The client has ended, or is served no longer: no frame of its rings comes or goes. The
+    /// caller removes its rules, some in a turn, and with the last of them goes the rest.
     pub(crate) fn end(&mut self, idx: u16) {
         let Some(client) = self.queues.get_mut(&idx) else { return };
         client.stop();
