@@ -95,7 +95,8 @@ fn policy_decides_what_becomes_of_a_program_that_no_library_sees() {
         image[at..at + 2].copy_from_slice(&value.to_le_bytes());
     }
     let program = write(&folder, "static", &image, 0o755);
-    // As execvp(3) does, a shell is tried next, to which 62, the machine's number, is a redirection.
+    // As execvp(3) does, a shell is tried next, to which 62, the machine's number, is a
+    // redirection.
     let run =
         |policy: &str| wirepath(&["run", "--policy", policy, &program]).current_dir(folder.path()).output().unwrap();
     refused(&run("refuse"), "static is linked statically: no library can be put in front of it: link it dynamically");
