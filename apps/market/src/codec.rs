@@ -54,7 +54,9 @@ pub trait Decoder {
     fn kind(message: &[u8]) -> Option<u8>;
 
     /// Passes the events of a message to `each`, in order, and counts the message by its type. A
-    /// message with an error has passed none, and is not counted.
+    /// message with an error is not counted, and has passed none; but where it does to an order
+    /// what is not known ([`MessageError::Unknown`]), it may have passed those that make the book
+    /// stale.
     fn decode_each(
         &mut self,
         message: &[u8],
