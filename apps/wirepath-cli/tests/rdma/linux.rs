@@ -223,8 +223,8 @@ fn messages_from_a_byte_to_a_mebibyte_are_exchanged_with_linux() {
 /// All reliable programs over a wire with these faults, which must have met some packets.
 fn play_over(test: &str, faults: WireFaults) {
     // Where one of five packets is lost, a message of one packet and its answer come through with
-    // 0.64, and of four packets, of which the last alone asks for an answer, with 0.33. All of eight
-    // tries are lost once in 3,500 of the former, and once in 25 of the latter.
+    // 0.64, and of four packets, of which the last alone asks for an answer, with 0.33. All of
+    // eight tries are lost once in 3,500 of the former, and once in 25 of the latter.
     let (count, size) = if faults.lose_one_of == 5 { (5, 1000) } else { (50, 4096) };
     let Some(mut lab) = Lab::new(test, 1500).filter(|_| has_program(test, "nft")) else { return };
     let far = lab.wire.far.name().to_owned();
