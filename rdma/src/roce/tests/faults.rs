@@ -176,6 +176,25 @@ fn silent_peer_ends_in_retry_exceeded_after_all_retries() {
     }
 }
 
+/// The wire loses all of each try but the first packet: more tries than there are retries.
+#[test]
+fn message_completes_where_of_each_try_the_first_packet_alone_comes_through() {
+    let mut pair = Pair::new();
+    let (sge, remote) = (pair.a.sge(0, 12 * 1024), pair.b.remote(0));
+    pair.a.post(1, SendOperation::Write(remote), sge);
+    for _try in 0..16 {
+        if let Some(frame) = pair.a.frame(pair.now) {
+            pair.b.receive(pair.now, &frame);
+        }
+        while pair.a.frame(pair.now).is_some() {}
+        while let Some(frame) = pair.b.frame(pair.now) {
+            pair.a.receive(pair.now, &frame);
+        }
+        pair.tick();
+    }
+    assert_eq!(pair.a.completions(), [(1, Status::Success)]);
+}
+
 #[test]
 fn peer_without_a_receive_is_asked_again_after_its_time() {
     let mut pair = Pair::new();
