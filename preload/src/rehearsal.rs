@@ -2,16 +2,16 @@
 //! of the new program. So the sockets of a process whose `exec` fails stay as they are.
 //!
 //! ```text
-//!   the caller ──clone, waits──▶ referee ──clone, traces──▶ player: execve
-//!              ◀─── verdict ────         ◀── stopped by it, and killed; or the error
+//!   the caller ──clone, waits──▶ tracer ──clone, seizes──▶ tracee: execve
+//!              ◀─── verdict ────        ◀── stopped by it, and killed; or the error
 //! ```
 //!
 //! Invariants:
-//! 1. Referee and player share the caller's memory, and are no threads of it: they make system
+//! 1. Tracer and tracee share the caller's memory, and are no threads of it: they make system
 //!    calls of ours alone, write the verdict, and end. The caller waits until both have ended.
 //! 2. Each runs on a stack of its own that outlives it.
-//! 3. The player makes its call only once the referee traces it: from then on the kernel stops it
-//!    at the new program's begin, whatever signals it blocks, and kills it with the referee.
+//! 3. The tracee makes its call only once the tracer traces it: from then on the kernel stops it
+//!    at the new program's begin, whatever signals it blocks, and kills it with the tracer.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicI32, Ordering};
@@ -61,9 +61,9 @@ struct Rehearsal {
     exec: Exec,
     /// [`UNKNOWN`], [`SUCCEEDS`], or the error.
     verdict: AtomicI32,
-    /// Whether the player may begin: [`WAIT`], [`GO`] or [`END`].
-    whistle: AtomicI32,
-    /// The end of the player's stack, where it begins.
+    /// Whether the tracee may make its call: [`WAIT`], [`GO`] or [`END`].
+    permission: AtomicI32,
+    /// The end of the tracee's stack, where it begins.
     stack: *mut c_void,
 }
 
@@ -77,54 +77,54 @@ const STACK: usize = 1_024;
 
 /// Makes a call of `exec` in a child that ends with it.
 pub(crate) fn rehearse(exec: Exec) -> Verdict {
-    let (verdict, whistle) = (AtomicI32::new(UNKNOWN), AtomicI32::new(WAIT));
+    let (verdict, permission) = (AtomicI32::new(UNKNOWN), AtomicI32::new(WAIT));
     let mut stacks = [vec![0_u128; STACK], vec![0_u128; STACK]];
     let [top, stack] = stacks.each_mut().map(|stack| stack.as_mut_ptr_range().end.cast::<c_void>());
-    let rehearsal = Rehearsal { exec, verdict, whistle, stack };
+    let rehearsal = Rehearsal { exec, verdict, permission, stack };
     // A handler of the program's would run in the children too, in its memory.
     let mask = sys::set_signal_mask(libc::SIG_SETMASK, sys::SIGNALS_OF_PROGRAMS);
     let argument = (&raw const rehearsal).cast_mut().cast::<c_void>();
-    // SAFETY: invariants 1 and 2: this thread goes on once the referee has ended.
-    let referee = unsafe { libc::clone(referee, top, libc::CLONE_VM | libc::CLONE_VFORK, argument) };
-    if referee > 0 {
-        let _ = sys::wait(referee);
+    // SAFETY: invariants 1 and 2: this thread goes on once the tracer has ended.
+    let tracer = unsafe { libc::clone(tracer, top, libc::CLONE_VM | libc::CLONE_VFORK, argument) };
+    if tracer > 0 {
+        let _ = sys::wait(tracer);
     }
     sys::set_signal_mask(libc::SIG_SETMASK, mask);
     match rehearsal.verdict.load(Ordering::Acquire) {
-        _ if referee < 0 => Verdict::Unknown,
+        _ if tracer < 0 => Verdict::Unknown,
         SUCCEEDS => Verdict::Succeeds,
         UNKNOWN => Verdict::Unknown,
         error => Verdict::of(Errno(error)),
     }
 }
 
-extern "C" fn referee(argument: *mut c_void) -> c_int {
+extern "C" fn tracer(argument: *mut c_void) -> c_int {
     // SAFETY: invariant 1: the caller's, which waits.
     let rehearsal = unsafe { &*argument.cast::<Rehearsal>() };
-    // SAFETY: invariants 1 and 2: nobody else has the stack, and the player ends before this does.
-    let player = unsafe { libc::clone(player, rehearsal.stack, libc::CLONE_VM, argument) };
-    if player < 0 {
+    // SAFETY: invariants 1 and 2: nobody else has the stack, and the tracee ends before this does.
+    let tracee = unsafe { libc::clone(tracee, rehearsal.stack, libc::CLONE_VM, argument) };
+    if tracee < 0 {
         return 0;
     }
-    let may_trace = sys::trace_exec(player);
-    rehearsal.whistle.store(if may_trace { GO } else { END }, Ordering::Release);
+    let may_trace = sys::trace_exec(tracee);
+    rehearsal.permission.store(if may_trace { GO } else { END }, Ordering::Release);
     // One that has ended is reaped by this, and its number may be another process's already.
-    let Ok(status) = sys::wait(player) else { return 0 };
+    let Ok(status) = sys::wait(tracee) else { return 0 };
     if status == sys::STOPPED_BY_EXEC {
         rehearsal.verdict.store(SUCCEEDS, Ordering::Release);
     }
-    if libc::WIFSTOPPED(status) && sys::kill(player).is_ok() {
-        let _ = sys::wait(player);
+    if libc::WIFSTOPPED(status) && sys::kill(tracee).is_ok() {
+        let _ = sys::wait(tracee);
     }
     0
 }
 
-extern "C" fn player(argument: *mut c_void) -> c_int {
+extern "C" fn tracee(argument: *mut c_void) -> c_int {
     // SAFETY: invariant 1.
-    let Rehearsal { exec, verdict, whistle, .. } = unsafe { &*argument.cast::<Rehearsal>() };
+    let Rehearsal { exec, verdict, permission, .. } = unsafe { &*argument.cast::<Rehearsal>() };
     sys::end_with_parent();
     loop {
-        match whistle.load(Ordering::Acquire) {
+        match permission.load(Ordering::Acquire) {
             WAIT => sys::give_way(),
             // Invariant 3.
             GO => break,
