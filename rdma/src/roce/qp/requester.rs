@@ -390,8 +390,8 @@ impl Qp {
         (requester.reads, requester.offset) = (0, 0);
         // What could not be sent is tried again.
         requester.fault = None;
-        // The first packet asks for an acknowledgment: where many are lost, that of a long message's
-        // last packet may come back in none of all retries, and progress that is known renews them.
+        // The first packet asks for an acknowledgment: where many are lost, that of a long
+        // message's last packet may come back in none of all retries, and progress renews them.
         requester.packets_since_ack_request = ACK_REQUEST_AFTER;
         requester.wqe = self.sq.head;
         while requester.wqe != requester.started {
