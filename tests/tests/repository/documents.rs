@@ -150,6 +150,39 @@ fn lines_of_documents_and_comments_end_at_100_columns() {
 }
 
 /// A merge of two branches repeats what both have in another place.
+/// Whose functions have long names too.
+const OTHER_LIBRARIES: [&str; 3] = ["ef_", "zf_", "mlx5_"];
+
+/// The tests that a document names: code of five words or more, behind a file's name or alone.
+fn tests_named(text: &str) -> impl Iterator<Item = &str> {
+    let codes = prose(text).flat_map(|(_, line)| line.split('`').skip(1).step_by(2));
+    let names = codes.map(|code| code.rsplit("::").next().unwrap_or(code));
+    let is_word = |letter: char| letter == '_' || letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    names.filter(move |name| name.matches('_').count() >= 4 && name.chars().all(is_word))
+}
+
+#[test]
+fn tests_that_documents_name_exist() {
+    let sources: String = files("rs").iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+    let functions: BTreeSet<&str> =
+        sources.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next()).collect();
+    let (mut named, mut missing) = (0, Vec::new());
+    // The changelog names tests of its time, and the page of TCP's requirements has a test of its
+    // own.
+    let is_checked = |file: &PathBuf| !file.ends_with("CHANGELOG.md") && !file.ends_with("tcp-requirements.md");
+    for file in files("md").into_iter().filter(is_checked) {
+        let text = fs::read_to_string(&file).unwrap();
+        for name in tests_named(&text).filter(|name| !OTHER_LIBRARIES.iter().any(|other| name.starts_with(other))) {
+            named += 1;
+            if !functions.contains(name) {
+                missing.push(format!("{}: {name}", file.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "documents name tests that are gone:\n{}", missing.join("\n"));
+    assert!(named > 200, "only {named} names: this test no longer finds them");
+}
+
 #[test]
 fn no_entry_of_the_changelog_stands_twice() {
     let text = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();

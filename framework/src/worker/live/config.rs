@@ -219,8 +219,8 @@ impl LiveConfig {
             && let Some(flow) = self.flows.iter().find(is_lost)
         {
             let what = format!(
-                "the answers of {} may come on any of the queues, and the worker that calls has one: name its queue in the Want, \
-                 or take one queue",
+                "the answers of {} may come on any of the queues, and the worker that calls has one: name it by FlowSpec::queue or \
+                 Subscription::queue, or take one queue",
                 flow.sources.first().unwrap_or(&Ipv4Addr::UNSPECIFIED)
             );
             return Err(LiveError::Config(what));
@@ -246,7 +246,7 @@ impl LiveConfig {
         if self.vlan.is_empty() {
             return Ok(());
         }
-        let what = "a VLAN is for an interface of our own (owner = own): on the kernel's its addresses are those of untagged \
+        let what = "a VLAN is for an interface of our own (owner = \"dedicated\"): on the kernel's its addresses are those of untagged \
                     frames. Name the VLAN of what is wanted instead";
         Err(LiveError::Config(what.into()))
     }
@@ -385,7 +385,7 @@ mod tests {
         refused(&config.clone().owned(DedicatedHost::default()), "needs an address");
         refused(&LiveConfig { igmp: IgmpMode::Kernel, ..own(CaptureMode::Everything) }, "gets no queries");
         let tagged = |vid| VlanTags::single(VlanTag::new(vid));
-        refused(&LiveConfig { vlan: tagged(20), ..config.clone() }, "owner = own");
+        refused(&LiveConfig { vlan: tagged(20), ..config.clone() }, "an interface of our own");
         let other = FlowSpec { vlan: Some(21), ..FlowSpec::udp(Ipv4Addr::new(239, 1, 1, 1), 1) };
         refused(&LiveConfig { vlan: tagged(20), ..own(CaptureMode::Needed).flow(other) }, "VLAN 21 is wanted");
         refused(&config.clone().flow(FlowSpec::tcp(Ipv4Addr::UNSPECIFIED, 80)), "no TCP to take them");
