@@ -10,6 +10,7 @@
 
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::io::IoSlice;
 use std::sync::OnceLock;
@@ -502,13 +503,45 @@ pub(crate) fn exit_group(status: c_int) -> ! {
 /// that mapped it.
 pub(crate) fn page_of_this_process() -> Option<&'static AtomicU32> {
     const FLAGS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    let page = call!(libc::SYS_mmap, 0, 4_096, libc::PROT_READ | libc::PROT_WRITE, FLAGS, usize::MAX).ok()?;
-    call!(libc::SYS_madvise, page, 4_096, libc::MADV_WIPEONFORK).ok()?;
+    let page = call!(libc::SYS_mmap, 0, PAGE, libc::PROT_READ | libc::PROT_WRITE, FLAGS, usize::MAX).ok()?;
+    call!(libc::SYS_madvise, page, PAGE, libc::MADV_WIPEONFORK).ok()?;
     // SAFETY: the page was mapped for us alone, is never unmapped, and is aligned for any word.
     let word = unsafe { &*(page as *const c_void).cast::<AtomicU32>() };
     word.store(1, Ordering::Relaxed);
     Some(word)
 }
+
+/// A flag of this process and of those that it forks from now on.
+#[derive(Debug)]
+pub(crate) struct SharedFlag(NonNull<AtomicU32>);
+
+// SAFETY: the word is atomic, and mapped as long as the flag lives.
+unsafe impl Send for SharedFlag {}
+
+impl SharedFlag {
+    /// Takes a page. `None`: there is no memory.
+    pub(crate) fn new() -> Option<Self> {
+        const FLAGS: c_int = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        let page = call!(libc::SYS_mmap, 0, PAGE, libc::PROT_READ | libc::PROT_WRITE, FLAGS, usize::MAX).ok()?;
+        NonNull::new(page as *mut AtomicU32).map(Self)
+    }
+
+    /// Sets it. Returns whether it was unset: of all processes one is told so.
+    pub(crate) fn set_first(&self) -> bool {
+        // SAFETY: the page was mapped for this flag, which is its first word.
+        unsafe { self.0.as_ref() }.swap(1, Ordering::Relaxed) == 0
+    }
+}
+
+impl Drop for SharedFlag {
+    fn drop(&mut self) {
+        // SAFETY: the page was mapped for this flag, and the other processes' maps are their own.
+        let _ = unsafe { unmap(self.0.as_ptr().cast(), PAGE) };
+    }
+}
+
+/// The length of a map of one word: the kernel rounds it up to its pages.
+const PAGE: usize = 4_096;
 
 /// Memory of so many bytes, all zero, where nothing is.
 pub(crate) fn map(len: usize) -> Option<*mut u8> {

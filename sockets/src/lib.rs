@@ -83,7 +83,7 @@ pub use epoll::{EpollEvent, Interest, Trigger};
 pub use errno::Errno;
 pub use options::{Ancillary, MtuDiscover, Options, Shutdown, TimestampResolution};
 pub use ready::Ready;
-pub use socket::datagram::DatagramInfo;
+pub use socket::datagram::{DatagramInfo, UnreadDatagram};
 pub use socket::error_queue::{ErrorOrigin, QueuedError, QueuedPacket};
 pub use sockopt::System;
 pub use stack::{PollSocket, Sleep, SocketWorker, Stack};

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use common::{at, errno, wire};
 use sockets::net::UdpSocket;
-use sockets::{Errno, Kind, Ready, SendControl, SendFlags};
+use sockets::{DatagramInfo, Errno, Kind, Ready, SendControl, SendFlags};
 use wirepath::mem::Mbuf;
 use wirepath::time::{Clock, Duration};
 
@@ -93,6 +93,48 @@ fn fragments_to_a_host_that_does_not_answer_wait_three_seconds_and_are_refused()
     let client = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
     assert_eq!(errno(client.send_to(&[0; 65_507], at(7, 7))), Some(Errno::EHOSTUNREACH));
     assert!(wire.clock.clone().now().as_nanos() >= 3_000_000_000);
+}
+
+#[test]
+fn unread_datagrams_move_with_their_age_to_the_socket_that_takes_their_place() {
+    let wire = wire();
+    let first = UdpSocket::bind(&wire.right, at(2, 7)).unwrap();
+    let client = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
+    for payload in [&b"one"[..], b"", b"three"] {
+        client.send_to(payload, at(2, 7)).unwrap();
+        wire.settle();
+    }
+    wire.clock.advance(Duration::from_millis(3));
+    let right = &wire.right;
+    let arrived = |info: &DatagramInfo| right.call(|_, cx| cx.now.since(info.arrived));
+    let unread = right.call(|sockets, cx| sockets.take_unread(first.id(), cx)).unwrap();
+    assert_eq!(right.call(|sockets, _| sockets.is_unused(first.id())), Ok(false));
+    drop(first);
+    let next = UdpSocket::bind(right, at(2, 7)).unwrap();
+    let ago = Duration::from_millis(1);
+    right.call(|sockets, cx| sockets.put_unread(next.id(), &unread, ago, cx)).unwrap();
+    assert_eq!(right.call(|sockets, _| sockets.is_unused(next.id())), Ok(true));
+    assert!(right.with_sockets(|sockets| sockets.ready(next.id())).unwrap().has(Ready::IN));
+    let mut word = [0; 8];
+    let ages = [&b"one"[..], b"", b"three"].map(|payload| {
+        let (count, info) = next.recv_info(&mut word).unwrap();
+        assert_eq!((&word[..count], info.source), (payload, at(1, 9)));
+        arrived(&info)
+    });
+    assert!(ages.is_sorted_by(|one, next| one > next) && ages[2] >= Duration::from_millis(4), "{ages:?}");
+}
+
+#[test]
+fn socket_that_stops_to_receive_keeps_what_its_port_has_received() {
+    let wire = wire();
+    let server = UdpSocket::bind(&wire.right, at(2, 7)).unwrap();
+    let client = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
+    // The neighbor is known before.
+    client.send_to(b"word", at(2, 7)).unwrap();
+    server.recv(&mut [0; 4]).unwrap();
+    client.send_to(b"late", at(2, 7)).unwrap();
+    wire.right.with_sockets(|sockets| sockets.stop_receiving(server.id())).unwrap();
+    assert_eq!(server.recv(&mut [0; 4]).unwrap(), 4);
 }
 
 #[test]

@@ -1,18 +1,24 @@
 //! Datagram sockets that a process leaves to its children: a daemon that binds, forks and ends has
 //! its child receive. Before a `fork` the engines give up each that the process has bound and not
-//! used since, and the first process that uses it, parent or child, offloads it again. Until then
-//! the kernel receives for it, and who uses it reads that first from the twin.
+//! used since, and the first process that uses it, parent or child, offloads it again, and has the
+//! datagrams that waited. Until then the kernel receives for it.
+//!
+//! ```text
+//!   no more frames ──▶ turns, for those that came ──▶ its datagrams, in memory of their own ──▶ closed
+//! ```
 
 use std::sync::atomic::Ordering;
 
-use sockets::{Errno, Kind};
+use sockets::{Errno, Kind, SocketId};
+use wirepath::time::Duration;
 
 use super::listener::{ELSEWHERE, MAY_BE_IDLE_IN_SETS};
 use super::{keep, offload, ports};
 use crate::engine::Engine;
-use crate::engine::file::{self, FileKind};
+use crate::engine::file::{self, FileKind, Unread};
 use crate::engine::group::Engines;
 use crate::engine::table::FileId;
+use crate::sys::SharedFlag;
 
 /// Gives up the datagram sockets that nobody has used. Where a thread waits, it may wait on one.
 pub(super) fn leave_datagrams(engines: &mut Engines) {
@@ -20,25 +26,45 @@ pub(super) fn leave_datagrams(engines: &mut Engines) {
         return;
     }
     for engine in engines.iter_mut() {
-        for file in unused(engine) {
-            offload::give_back(engine, file);
-            let Ok(socket) = engine.files.socket(file) else { continue };
-            socket.set_left(true);
-            MAY_BE_IDLE_IN_SETS.fetch_or(!socket.watches.is_empty(), Ordering::Relaxed);
-            engine.files.mark(file);
+        let unused = unused(engine);
+        if unused.is_empty() {
+            continue;
+        }
+        for (_, id) in &unused {
+            let _ = engine.call(|sockets, _| sockets.stop_receiving(*id));
+        }
+        let _ = (0..TURNS_MAX).find(|_| engine.turn() == 0);
+        for (file, id) in unused {
+            leave(engine, file, id);
         }
     }
 }
 
-fn unused(engine: &mut Engine) -> Vec<FileId> {
+/// The most turns for the frames that the interface has received: each takes 64, and its ring has
+/// some thousands.
+const TURNS_MAX: usize = 128;
+
+fn leave(engine: &mut Engine, file: FileId, id: SocketId) {
+    let unread = engine.call(|sockets, cx| sockets.take_unread(id, cx)).unwrap_or_default();
+    offload::give_back(engine, file);
+    let Ok(socket) = engine.files.socket(file) else { return };
+    socket.set_left(true);
+    // Without the page, which needs memory, two processes would have each datagram.
+    let flag = if unread.is_empty() { None } else { SharedFlag::new() };
+    socket.unread = flag.map(|flag| Unread::new(unread, flag));
+    MAY_BE_IDLE_IN_SETS.fetch_or(!socket.watches.is_empty(), Ordering::Relaxed);
+    engine.files.mark(file);
+}
+
+fn unused(engine: &mut Engine) -> Vec<(FileId, SocketId)> {
     let datagrams = engine.files.iter().filter_map(|(idx, file)| match &file.what {
         FileKind::Socket(socket) if socket.kind == Kind::Datagram => Some((idx, socket.ours()?)),
         FileKind::Socket(_) | FileKind::Set(_) => None,
     });
     let datagrams: Vec<_> = datagrams.collect();
     let mut is_unused = |id| engine.look(|sockets| sockets.is_unused(id)) == Ok(true);
-    let unused: Vec<_> = datagrams.into_iter().filter(|(_, id)| is_unused(*id)).map(|(idx, _)| idx as u32).collect();
-    unused.into_iter().map(|idx| FileId::of(engine.number, idx)).collect()
+    let unused: Vec<_> = datagrams.into_iter().filter(|(_, id)| is_unused(*id)).collect();
+    unused.into_iter().map(|(idx, id)| (FileId::of(engine.number, idx as u32), id)).collect()
 }
 
 /// The reason of a socket that was given up before a `fork`.
@@ -47,15 +73,29 @@ const NOT_AGAIN: &str = "given up before a fork, and refused when it was used";
 /// Offloads a socket that was left, because this process uses it. Where that fails it stays with
 /// the kernel.
 pub(super) fn take_up(engine: &mut Engine, file: FileId) -> Result<(), Errno> {
-    engine.files.socket(file)?.set_left(false);
+    let socket = engine.files.socket(file)?;
+    socket.set_left(false);
+    let unread = socket.unread.take();
     let twin = engine.files.twin(file)?;
     match ports::bind_datagrams(engine, file, twin) {
-        Ok(()) => (),
+        Ok(()) => put_unread(engine, file, unread),
         Err(Errno::EADDRINUSE) => keep(engine, file, ELSEWHERE)?,
         Err(_) => keep(engine, file, NOT_AGAIN)?,
     }
     engine.files.mark(file);
     Ok(())
+}
+
+/// Gives a socket the datagrams that waited at the `fork`, unless another process has them, or the
+/// socket is the kernel's here.
+fn put_unread(engine: &mut Engine, file: FileId, unread: Option<Unread>) {
+    let (Some(id), Some(unread)) = (engine.files.socket(file).ok().and_then(|socket| socket.ours()), unread) else {
+        return;
+    };
+    if let Some((datagrams, ago)) = unread.take() {
+        let ago = Duration::from_nanos(ago.as_nanos() as u64);
+        let _ = engine.call(|sockets, cx| sockets.put_unread(id, &datagrams, ago, cx));
+    }
 }
 
 /// A call uses a file: it is taken up if it was left. One load, while none is left.

@@ -6,14 +6,15 @@
 use core::ffi::c_int;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
-use sockets::{Errno, Kind, SocketId};
+use sockets::{Errno, Kind, SocketId, UnreadDatagram};
 
 use crate::address::Family;
 use crate::engine::options::Options;
 use crate::engine::sets::Set;
 use crate::engine::table::{self, FileId, Served};
+use crate::sys::SharedFlag;
 use crate::{config, sys};
 
 /// The open files of an engine, or the epoll sets of the process.
@@ -56,6 +57,9 @@ pub(crate) struct Socket {
     /// A datagram socket that this process, or the one that it was forked from, has given up before
     /// a `fork`: the first process that uses it offloads it again.
     pub(crate) is_left: bool,
+    /// The datagrams that it had then: each process has a copy, and the first that uses it has
+    /// them.
+    pub(crate) unread: Option<Unread>,
     /// `listen` was called.
     pub(crate) is_listener: bool,
     /// The listeners of other engines for this one.
@@ -82,6 +86,27 @@ pub(crate) struct Socket {
     /// The reason for the owner, for the listing.
     pub(crate) why: &'static str,
     pub(crate) opened: SystemTime,
+}
+
+/// The datagrams of a socket that was given up before a `fork`.
+pub(crate) struct Unread {
+    datagrams: Vec<UnreadDatagram>,
+    since: Instant,
+    /// A process has them.
+    is_taken: SharedFlag,
+}
+
+impl Unread {
+    pub(crate) fn new(datagrams: Vec<UnreadDatagram>, is_taken: SharedFlag) -> Self {
+        Self { datagrams, since: Instant::now(), is_taken }
+    }
+
+    /// The datagrams, and the time since they were taken out of their socket; `None`: another
+    /// process has them.
+    pub(crate) fn take(self) -> Option<(Vec<UnreadDatagram>, Duration)> {
+        let ago = self.since.elapsed();
+        self.is_taken.set_first().then_some((self.datagrams, ago))
+    }
 }
 
 /// Directions of a socket that are closed.
@@ -373,6 +398,7 @@ impl Socket {
             stand_ins: Vec::new(),
             backlog: None,
             is_left: false,
+            unread: None,
             is_listener: false,
             replicas: Vec::new(),
             groups,

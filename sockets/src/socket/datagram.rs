@@ -90,6 +90,24 @@ struct Waiting {
     info: DatagramInfo,
 }
 
+/// A datagram that was taken out of its socket, in memory of its own: for the socket that takes the
+/// place of that one, which may be on another worker.
+#[derive(Clone, Debug)]
+pub struct UnreadDatagram {
+    info: DatagramInfo,
+    pub(crate) bytes: Vec<u8>,
+    /// How long it had waited.
+    age: Duration,
+}
+
+impl UnreadDatagram {
+    /// The data about it by another worker's clock, so long after it was taken out. That clock may
+    /// be younger than the datagram, which has arrived at the clock's beginning then.
+    pub(crate) fn info_after(&self, ago: Duration, now: Instant) -> DatagramInfo {
+        DatagramInfo { arrived: now - (self.age + ago), ..self.info }
+    }
+}
+
 /// A UDP socket.
 pub(crate) struct DatagramSocket {
     received: VecDeque<Waiting>,
@@ -222,6 +240,17 @@ impl DatagramSocket {
         let read = (payload.copy(0, into), *info);
         self.forget_first(info.len);
         Some(read)
+    }
+
+    /// Takes out all datagrams that wait, the oldest first.
+    pub(crate) fn take_unread(&mut self, now: Instant) -> Vec<UnreadDatagram> {
+        self.charge = 0;
+        let take = |Waiting { payload, info }: Waiting| {
+            let mut bytes = vec![0; info.len];
+            payload.copy(0, &mut bytes);
+            UnreadDatagram { info, bytes, age: now.since(info.arrived) }
+        };
+        self.received.drain(..).map(take).collect()
     }
 
     #[inline]

@@ -10,6 +10,7 @@
 //!   lost          what sockets do whose interface is gone, or whose flows were taken from the port
 //!   limits        streams that wait by an option; streams that are disconnected
 //!   statistics    what a listing shows of a socket
+//!   unread        datagrams of a socket for the one that takes its place
 //!   groups        groups of other sockets, and this host's own datagrams to them
 //!   closing       the end of a connection whose socket was closed
 //!   message       bytes in several parts, with flags
@@ -33,6 +34,7 @@ mod lost;
 pub(crate) mod message;
 mod sets;
 mod statistics;
+mod unread;
 
 use core::net::SocketAddrV4;
 use std::collections::VecDeque;

@@ -113,6 +113,64 @@ fn datagram_socket_of_a_daemon_is_its_childs() {
     }
 }
 
+/// A process with datagrams that it has not read when it forks. Afterwards one of the two reads
+/// until the end, and then the other one looks.
+const HAS_UNREAD: &str = "
+import os, select, socket, struct, sys
+server, asked = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for each in range(2)]
+server.bind(('0.0.0.0', 7341))
+asked.bind(('0.0.0.0', 7342))
+waits = select.epoll()
+waits.register(server, select.EPOLLIN)
+word = b''
+while word != b'sent':
+    word, caller = asked.recvfrom(64)
+    asked.sendto(word, caller)
+asked.close()
+turn, token = os.pipe()
+is_child = os.fork() == 0
+if is_child != ('parent' in sys.argv):
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack('ll', 20, 0))
+    words = []
+    while words[-1:] != [b'end']:
+        waits.poll(20) if 'epoll' in sys.argv else None
+        words.append(server.recv(64))
+    print(words, flush=True)
+    os.write(token, b'.')
+else:
+    os.read(turn, 1)
+    try:
+        print(server.recv(64, socket.MSG_DONTWAIT), flush=True)
+    except BlockingIOError:
+        print('none', flush=True)
+os._exit(0) if is_child else os.wait()
+";
+
+#[test]
+fn datagrams_that_nobody_had_read_at_a_fork_are_read_once_by_the_process_that_reads_first() {
+    let test = "datagrams_that_nobody_had_read_at_a_fork_are_read_once_by_the_process_that_reads_first";
+    for reads in ["child", "parent", "child epoll"] {
+        let Some(wire) = wire(test, &["python3"]) else { return };
+        let arguments: Vec<_> = ["-c", HAS_UNREAD].into_iter().chain(reads.split(' ')).collect();
+        let server = start(&wire, "python3", &arguments);
+        let caller = wire.far.run(|| UdpSocket::bind((THEIRS, 0)).unwrap());
+        caller.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        let is_answered = |word: &[u8]| {
+            caller.send_to(word, (OURS, 7_342)).unwrap();
+            let mut bytes = [0; 8];
+            caller.recv(&mut bytes).is_ok_and(|len| bytes[..len] == *word)
+        };
+        wait_until("it is bound", || is_answered(b"bound"));
+        let tell = |word: &[u8]| caller.send_to(word, (OURS, 7_341)).unwrap();
+        [b"1", b"2", b"3"].into_iter().for_each(|word| _ = tell(word));
+        assert!(is_answered(b"sent"), "{reads}");
+        tell(b"end");
+        // A child that comes second gets no queue, and its sentence follows.
+        let said = server.finish();
+        assert!(said.starts_with("[b'1', b'2', b'3', b'end']\nnone\n"), "{reads}: {said}");
+    }
+}
+
 /// A process that has used its datagram socket, and a child that uses it too.
 const SHARES: &str = "
 import os, socket, sys
