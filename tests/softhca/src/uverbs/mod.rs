@@ -34,6 +34,9 @@ pub use session::{Kernel, Mapping, Process, Protocol, Session, Unread};
 
 use crate::hca::Errno;
 
+/// Bytes of a page, of memory and of registers.
+const PAGE_LEN: u64 = 4096;
+
 const fn errno(number: i32) -> Errno {
     Errno(number)
 }

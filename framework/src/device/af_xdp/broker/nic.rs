@@ -27,7 +27,7 @@ macro_rules! numbers {
 
 numbers! {
     /// The features of a port, before a queue of it is lent. A flag is 0 or 1.
-    NicFeatures, 10 {
+    NicFeatures, 9 {
         /// Bytes of the longest frame.
         frame_len_max,
         checksums,
@@ -41,8 +41,6 @@ numbers! {
         inline_len_min,
         /// Units of the longest WQE.
         wqe_units_max,
-        /// Buffers of a received frame, at most.
-        segments_max,
         rules_max,
         /// Of each frame: [`WALL`], [`REAL_TIME`], or 0 for none.
         timestamps,

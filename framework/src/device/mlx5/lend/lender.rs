@@ -131,7 +131,6 @@ impl Lender {
             vlan_insert: tx.vlan_insert.into(),
             inline_len_min: info.enabled.inline_len_min.into(),
             wqe_units_max: port.wqe_units_max,
-            segments_max: own_queue::SEGMENTS_MAX.min(info.capabilities.device.sge_max),
             rules_max: info.config.rules_max.try_into().unwrap_or(u32::MAX),
             timestamps: match port.enabled().stamps {
                 Some(TimestampFormat::Wall) => WALL,

@@ -63,7 +63,7 @@ pub(in crate::device::mlx5) struct CreatedRx {
 /// Reads of the kernel's clock page before giving up; libmlx5 makes ten within each.
 const CLOCK_LOOKS: usize = 100;
 /// Maximum number of buffers of a frame: a WQE of 512 bytes could name more than any frame needs.
-pub(in crate::device::mlx5) const SEGMENTS_MAX: u32 = 8;
+const SEGMENTS_MAX: u32 = 8;
 
 impl OwnQueue {
     /// Registers the pool's region, makes the rings and steers the rules to them. Takes some

@@ -9,13 +9,10 @@ use crate::hca::{Dma, Errno};
 use crate::uverbs::abi::verbs::IoctlHdr;
 use crate::uverbs::abi::{Layout, read_at};
 use crate::uverbs::objects::{Objects, handles};
-use crate::uverbs::{errno, refuse};
+use crate::uverbs::{PAGE_LEN, errno, refuse};
 
 /// Bytes of an attribute: id u16, len u16, flags u16, reserved u16, data u64.
 const ATTRIBUTE_LEN: usize = 16;
-
-/// A call is never longer.
-const PAGE_LEN: usize = 4096;
 
 /// RDMA_DRIVER_MLX5.
 const DRIVER: u32 = 1;
@@ -55,7 +52,8 @@ impl Request {
     pub(in crate::uverbs) fn read(dma: &dyn Dma, argument: u64) -> Result<Self, Errno> {
         let header = IoctlHdr::read(&memory::read(dma, argument, IoctlHdr::LEN)?);
         let len = usize::from(header.num_attrs) * ATTRIBUTE_LEN;
-        if usize::from(header.length) > PAGE_LEN || usize::from(header.length) != IoctlHdr::LEN + len {
+        // A call is never longer than a page.
+        if u64::from(header.length) > PAGE_LEN || usize::from(header.length) != IoctlHdr::LEN + len {
             return refuse(libc::EINVAL);
         }
         if header.reserved1 != 0 || header.reserved2 != 0 {

@@ -3,7 +3,7 @@
 //! half done.
 
 use crate::hca::{Dma, Errno};
-use crate::uverbs::{errno, refuse};
+use crate::uverbs::{PAGE_LEN, errno, refuse};
 
 /// Room for a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,8 +58,6 @@ pub(in crate::uverbs) fn nothing_after(bytes: &[u8], known: usize) -> Result<(),
 /// that many pages. In larger regions some pages are not checked, so that registering gigabytes of
 /// huge pages takes no time.
 const PAGES_PROBED: u64 = 1024;
-
-const PAGE_LEN: u64 = 4096;
 
 /// Whether the client has memory from `start` for `len` bytes: the kernel would take hold of each
 /// page.

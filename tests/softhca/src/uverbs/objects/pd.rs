@@ -7,7 +7,7 @@ use crate::uverbs::abi::verbs::{AllocPd, AllocPdResp, DeallocPd, DeregMr, RegMr,
 use crate::uverbs::calls::memory::is_mapped;
 use crate::uverbs::calls::{Call, Reply};
 use crate::uverbs::context::Context;
-use crate::uverbs::{Kernel, refuse};
+use crate::uverbs::{Kernel, PAGE_LEN, refuse};
 
 /// Makes a protection domain.
 pub(crate) fn alloc_pd(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
@@ -40,8 +40,6 @@ const KNOWN: u32 = 0xff & !(1 << 6) | OPTIONAL;
 const OPTIONAL: u32 = 0x3ff0_0000;
 
 const RELAXED_ORDERING: u32 = 1 << 20;
-
-const PAGE_LEN: u64 = 4096;
 
 /// Registers memory.
 pub(crate) fn reg_mr(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {

@@ -11,15 +11,13 @@ use super::handles::{Kind, Object};
 use crate::hca::{Errno, Hca};
 use crate::uverbs::calls::{Bundle, Outputs};
 use crate::uverbs::context::Context;
-use crate::uverbs::{Kernel, Mapping, errno, refuse};
+use crate::uverbs::{Kernel, Mapping, PAGE_LEN, errno, refuse};
 
 /// Doorbell registers of a page that a queue may use.
 pub(in crate::uverbs) const REGISTERS_A_PAGE: u32 = 2;
 
 /// Registers of a page as the client counts them; a page has two more, which no client uses.
 const REGISTERS_A_PAGE_COUNTED: u32 = 4;
-
-const PAGE_LEN: u64 = 4096;
 
 /// Doorbell pages that a client may map one at a time after it has opened the device, by the older
 /// protocol: 512 registers.
