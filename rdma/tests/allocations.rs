@@ -43,25 +43,17 @@ impl End {
     }
 
     fn connect(&mut self, peer: Qpn) {
-        let init = QpAttributes { pkey_index: Some(0), port: Some(1), ..QpAttributes::to(QpState::Init) };
-        let rtr = QpAttributes {
-            path: Some(path()),
-            mtu: Some(Mtu::B1024),
-            destination: Some(peer),
-            rq_psn: Some(Psn::new(9)),
+        let psn = Some(Psn::new(9));
+        let connection = QpAttributes {
+            access: Some(access()),
+            rq_psn: psn,
+            sq_psn: psn,
             max_dest_rd_atomic: Some(4),
-            min_rnr_timer: Some(12),
-            ..QpAttributes::to(QpState::Rtr)
+            max_rd_atomic: Some(4),
+            ..QpAttributes::connection(path(), peer)
         };
-        let rts = QpAttributes { sq_psn: Some(Psn::new(9)), ..QpAttributes::to(QpState::Rts) };
-        let reliable =
-            QpAttributes { max_rd_atomic: Some(4), retry_cnt: Some(7), rnr_retry: Some(7), timeout: Some(14), ..rts };
-        for step in [QpAttributes { access: Some(access()), ..init }, rtr, reliable] {
-            self.device.modify_qp(self.connected, &step).unwrap();
-        }
-        for step in [QpAttributes { qkey: Some(QKEY), ..init }, QpAttributes::to(QpState::Rtr), rts] {
-            self.device.modify_qp(self.datagrams, &step).unwrap();
-        }
+        self.device.connect_qp(self.connected, Transport::Rc, &connection).unwrap();
+        self.device.connect_qp(self.datagrams, Transport::Ud, &QpAttributes::datagrams(QKEY)).unwrap();
     }
 
     fn sge(&self, len: u32) -> [Sge; 1] {

@@ -8,11 +8,11 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::fmt;
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use rdma::mirror::{Peer, connect};
 use rdma::port::{RocePort, RocePortOptions, first_psn};
+use rdma::provider::Provider;
 use rdma::roce::{
-    Access, Buffer, CqHandle, Data, Device, Mr, Path, QpHandle, QpOptions, Region, Remote, SendOperation, SendRequest,
-    Sge, Status,
+    Access, Buffer, CqHandle, Data, Device, Mr, Path, QpAttributes, QpHandle, QpOptions, Region, Remote, SendOperation,
+    SendRequest, Sge, Status,
 };
 use rdma::wire::opcode::Transport;
 use rdma::wire::psn::Psn;
@@ -113,17 +113,15 @@ impl Side {
     }
 
     fn connect(&mut self, peer: Ipv4Addr, theirs: Name) -> Result<(), String> {
-        let peer = Peer {
-            qpn: theirs.qpn,
-            psn: theirs.psn,
-            own_psn: self.psn,
-            path: self.path(peer)?,
-            mtu: self.port.mtu(),
-            access: Access::REMOTE_READ | Access::REMOTE_WRITE,
-            reads: 1,
+        let connection = QpAttributes {
+            rq_psn: Some(theirs.psn),
+            sq_psn: Some(self.psn),
+            mtu: Some(self.port.mtu()),
+            access: Some(Access::REMOTE_READ | Access::REMOTE_WRITE),
+            ..QpAttributes::connection(self.path(peer)?, theirs.qpn)
         };
         let qp = self.qp;
-        connect(self.device(), qp, &peer).map_err(text)
+        self.device().connect_qp(qp, Transport::Rc, &connection).map_err(text)
     }
 
     /// One request, to its completion.

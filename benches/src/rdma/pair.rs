@@ -2,12 +2,12 @@
 
 use std::net::Ipv4Addr;
 
+use rdma::provider::Provider;
 use rdma::roce::{
     Access, Addresses, Buffer, CqHandle, Data, Device, DeviceConfig, Link, Mr, Mtu, Path, QpAttributes, QpHandle,
-    QpOptions, QpState, Region, Remote, RoceFrame, SendOperation, SendRequest, Sge, Status,
+    QpOptions, Region, Remote, RoceFrame, SendOperation, SendRequest, Sge, Status,
 };
 use rdma::wire::opcode::Transport;
-use rdma::wire::psn::Psn;
 use rdma::wire::qpn::Qpn;
 
 /// What a pair is made for.
@@ -202,32 +202,13 @@ impl End {
         let address = |end| Ipv4Addr::new(192, 0, 2, end);
         let link = Link { destination: [2 - own; 6], source: [1 + own; 6], vlan: None };
         let addresses = Addresses::Ipv4 { source: address(1 + own), destination: address(2 - own) };
-        let init = QpAttributes {
-            pkey_index: Some(0),
-            port: Some(1),
+        let connection = QpAttributes {
             access: Some(Access::REMOTE_WRITE | Access::REMOTE_READ),
-            ..QpAttributes::to(QpState::Init)
-        };
-        let rtr = QpAttributes {
-            path: Some(Path::new(link, addresses)),
             mtu: Some(mtu),
-            destination: Some(peer),
-            rq_psn: Some(Psn::new(1)),
-            max_dest_rd_atomic: Some(1),
-            min_rnr_timer: Some(12),
-            ..QpAttributes::to(QpState::Rtr)
+            ..QpAttributes::connection(Path::new(link, addresses), peer)
         };
-        let rts = QpAttributes {
-            sq_psn: Some(Psn::new(1)),
-            max_rd_atomic: Some(1),
-            retry_cnt: Some(7),
-            rnr_retry: Some(7),
-            timeout: Some(14),
-            ..QpAttributes::to(QpState::Rts)
-        };
-        for step in [init, rtr, rts] {
-            self.device.modify_qp(self.qps[idx], &step).expect("a step of the manual page");
-        }
+        let connected = self.device.connect_qp(self.qps[idx], Transport::Rc, &connection);
+        connected.expect("the steps of the manual page");
     }
 
     fn sge(&self, len: u32) -> Sge {

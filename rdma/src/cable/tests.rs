@@ -12,12 +12,12 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use super::shared_memory::{FILE_LEN, HALF_OPEN_MAX, LANE_LEN, MAGIC, SEALS, hand_over, receive};
 use super::*;
+use crate::provider::Provider;
 use crate::roce::{
     Access, Addresses, Buffer, CqHandle, Data, Device, DeviceConfig, Mr, Mtu, Path, QpAttributes, QpHandle, QpOptions,
-    QpState, Region, Remote, SendOperation, SendRequest, Sge, Status,
+    Region, Remote, SendOperation, SendRequest, Sge, Status,
 };
 use crate::wire::opcode::Transport;
-use crate::wire::psn::Psn;
 use crate::wire::qpn::Qpn;
 
 fn shared_memory() -> [SharedMemory; 2] {
@@ -83,32 +83,17 @@ impl<C: Cable> End<C> {
     fn connect(&mut self, peer: Qpn) {
         let (source, destination) = (Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST);
         let link = crate::roce::Link { destination: [0; 6], source: [0; 6], vlan: None };
-        let init = QpAttributes {
-            pkey_index: Some(0),
-            port: Some(1),
+        let path = Path::new(link, Addresses::Ipv4 { source, destination });
+        let connection = QpAttributes {
             access: Some(access()),
-            ..QpAttributes::to(QpState::Init)
-        };
-        let rtr = QpAttributes {
-            path: Some(Path::new(link, Addresses::Ipv4 { source, destination })),
             mtu: Some(Mtu::B4096),
-            destination: Some(peer),
-            rq_psn: Some(Psn::new(0)),
             max_dest_rd_atomic: Some(4),
             min_rnr_timer: Some(1),
-            ..QpAttributes::to(QpState::Rtr)
-        };
-        let rts = QpAttributes {
-            sq_psn: Some(Psn::new(0)),
             max_rd_atomic: Some(4),
-            retry_cnt: Some(7),
-            rnr_retry: Some(7),
             timeout: Some(ACK_TIMEOUT),
-            ..QpAttributes::to(QpState::Rts)
+            ..QpAttributes::connection(path, peer)
         };
-        for step in [init, rtr, rts] {
-            self.device.device_mut().modify_qp(self.qp, &step).unwrap();
-        }
+        self.device.device_mut().connect_qp(self.qp, Transport::Rc, &connection).unwrap();
     }
 }
 

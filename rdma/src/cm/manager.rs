@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use super::machine::{Cm, CmConfig, CmError, CmEvent, CmId, ConnectOptions, Delivery, LocalQp};
 use super::reason::RejectReason;
 use crate::roce::{Addresses, Device, Mtu, Path, QpAttributes, QpHandle, QpState};
-use crate::wire::opcode::Transport;
 
 /// The way between two addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,10 +51,6 @@ pub struct Manager {
     /// Of our packets; 0 where the peer's requests say it.
     traffic_class: u8,
 }
-
-/// The code of the time that a peer waits where it finds no receive, 0.64 ms, as the examples of
-/// rdma-core have it.
-const MIN_RNR_TIMER: u8 = 12;
 
 impl Manager {
     /// A manager with room for what the configuration says.
@@ -207,24 +202,19 @@ impl Manager {
                 return self.events.push_back(CmEvent::Unreachable(id));
             }
         };
-        let is_reliable = agreed.transport == Transport::Rc;
-        let rtr = QpAttributes {
-            path: Some(path),
+        let connection = QpAttributes {
             mtu: Some(agreed.mtu),
-            destination: Some(agreed.qpn),
             rq_psn: Some(agreed.rq_psn),
-            max_dest_rd_atomic: is_reliable.then_some(agreed.max_dest_rd_atomic),
-            min_rnr_timer: is_reliable.then_some(MIN_RNR_TIMER),
-            ..QpAttributes::to(QpState::Rtr)
-        };
-        let rts = QpAttributes {
+            max_dest_rd_atomic: Some(agreed.max_dest_rd_atomic),
             sq_psn: Some(agreed.sq_psn),
-            max_rd_atomic: is_reliable.then_some(agreed.max_rd_atomic),
-            retry_cnt: is_reliable.then_some(agreed.retry_cnt),
-            rnr_retry: is_reliable.then_some(agreed.rnr_retry),
-            timeout: is_reliable.then_some(agreed.timeout),
-            ..QpAttributes::to(QpState::Rts)
+            max_rd_atomic: Some(agreed.max_rd_atomic),
+            retry_cnt: Some(agreed.retry_cnt),
+            rnr_retry: Some(agreed.rnr_retry),
+            timeout: Some(agreed.timeout),
+            ..QpAttributes::connection(path, agreed.qpn)
         };
+        // In INIT it is, with receives.
+        let [_, rtr, rts] = connection.steps(agreed.transport);
         let led = device.modify_qp(qp, &rtr).and_then(|()| device.modify_qp(qp, &rts));
         match led {
             // The peer may have given up meanwhile, which is another event.

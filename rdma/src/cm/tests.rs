@@ -73,13 +73,7 @@ impl End {
             signals_all: true,
         };
         let qp = device.create_qp(&options).unwrap();
-        let init = QpAttributes {
-            pkey_index: Some(0),
-            port: Some(1),
-            access: Some(Access::REMOTE_READ),
-            ..QpAttributes::to(QpState::Init)
-        };
-        device.modify_qp(qp, &init).unwrap();
+        device.modify_qp(qp, &QpAttributes::init(Access::REMOTE_READ)).unwrap();
         Self { device, manager: Manager::new(config), qp }
     }
 

@@ -9,10 +9,8 @@
 //! for the last WRITE, of which a part may have arrived: records with a sequence number and a
 //! checksum each, such as those of an order journal, show where it ends.
 
-mod connection;
 mod log;
 
-pub use connection::{Peer, connect};
 pub use log::{LogMirror, MirrorCounters, MirrorOptions};
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use wirepath::pipeline::App;
 use wirepath::port::{EmbeddedPort, Port};
 
 use super::{PathError, PathState, RoceNode, subscription};
+use crate::provider::Provider;
 use crate::roce::*;
 use crate::wire::opcode::Transport;
-use crate::wire::psn::Psn;
 
 const US: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
@@ -57,32 +57,10 @@ impl End {
 
     fn connect(&mut self, path: Path, peer: &Self) {
         let device = self.port.app_mut().device_mut();
-        let init = QpAttributes {
-            pkey_index: Some(0),
-            port: Some(1),
-            access: Some(Access::REMOTE_WRITE),
-            ..QpAttributes::to(QpState::Init)
-        };
-        let rtr = QpAttributes {
-            path: Some(path),
-            mtu: Some(Mtu::B1024),
-            destination: peer.port.app().device().qpn(peer.qp),
-            rq_psn: Some(Psn::new(7)),
-            max_dest_rd_atomic: Some(1),
-            min_rnr_timer: Some(12),
-            ..QpAttributes::to(QpState::Rtr)
-        };
-        let rts = QpAttributes {
-            sq_psn: Some(Psn::new(7)),
-            max_rd_atomic: Some(1),
-            retry_cnt: Some(7),
-            rnr_retry: Some(7),
-            timeout: Some(14),
-            ..QpAttributes::to(QpState::Rts)
-        };
-        for step in [init, rtr, rts] {
-            device.modify_qp(self.qp, &step).unwrap();
-        }
+        let qpn = peer.port.app().device().qpn(peer.qp).unwrap();
+        let access = Some(Access::REMOTE_WRITE);
+        let connection = QpAttributes { access, ..QpAttributes::connection(path, qpn) };
+        device.connect_qp(self.qp, Transport::Rc, &connection).unwrap();
     }
 }
 

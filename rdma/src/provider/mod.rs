@@ -19,6 +19,7 @@ use crate::roce::{
     Access, AhHandle, CqHandle, Device, DeviceError, Event, ModifyError, Mr, MrHandle, Mw, MwHandle, Notify, Path,
     PdHandle, PostError, QpAttributes, QpHandle, QpOptions, Region, SendRequest, Sge, SrqHandle, WorkCompletion,
 };
+use crate::wire::opcode::Transport;
 use crate::wire::qpn::Qpn;
 
 /// The verbs that a program needs: context, protection domain, region, window, completion queue,
@@ -30,6 +31,13 @@ pub trait Provider {
     /// # Errors
     /// If the device has no room for it.
     fn create_pd(&mut self) -> Result<PdHandle, DeviceError>;
+
+    /// Destroys a protection domain.
+    ///
+    /// # Errors
+    /// If there is none, or regions, windows, queues or address handles are in it: EBUSY of
+    /// `ibv_dealloc_pd(3)`.
+    fn destroy_pd(&mut self, pd: PdHandle) -> Result<(), DeviceError>;
 
     /// Registers memory, whose bytes requests name by their addresses in this process.
     ///
@@ -97,6 +105,12 @@ pub trait Provider {
     /// If the device has no room for it.
     fn create_cq(&mut self, depth: u32) -> Result<CqHandle, DeviceError>;
 
+    /// Destroys a completion queue, with the completions that nobody has taken.
+    ///
+    /// # Errors
+    /// If there is none, or queue pairs use it: EBUSY of `ibv_destroy_cq(3)`.
+    fn destroy_cq(&mut self, cq: CqHandle) -> Result<(), DeviceError>;
+
     /// Makes a queue pair in the state RESET.
     ///
     /// # Errors
@@ -117,6 +131,14 @@ pub trait Provider {
     /// # Errors
     /// [`ModifyError`]; nothing changed then.
     fn modify_qp(&mut self, qp: QpHandle, attributes: &QpAttributes) -> Result<(), ModifyError>;
+
+    /// Leads a new queue pair of this service to RTS, by the steps of [`QpAttributes::steps`].
+    ///
+    /// # Errors
+    /// [`ModifyError`]: the queue pair is not in RESET, or a value is none of the device's.
+    fn connect_qp(&mut self, qp: QpHandle, transport: Transport, attributes: &QpAttributes) -> Result<(), ModifyError> {
+        attributes.steps(transport).iter().try_for_each(|step| self.modify_qp(qp, step))
+    }
 
     /// Puts a request into a send queue.
     ///
@@ -159,6 +181,10 @@ pub trait Provider {
 impl Provider for Device {
     fn create_pd(&mut self) -> Result<PdHandle, DeviceError> {
         Self::create_pd(self)
+    }
+
+    fn destroy_pd(&mut self, pd: PdHandle) -> Result<(), DeviceError> {
+        Self::destroy_pd(self, pd)
     }
 
     fn register(&mut self, pd: PdHandle, region: Region, access: Access) -> Result<Mr, DeviceError> {
@@ -204,6 +230,10 @@ impl Provider for Device {
 
     fn create_cq(&mut self, depth: u32) -> Result<CqHandle, DeviceError> {
         Self::create_cq(self, depth)
+    }
+
+    fn destroy_cq(&mut self, cq: CqHandle) -> Result<(), DeviceError> {
+        Self::destroy_cq(self, cq)
     }
 
     fn create_qp(&mut self, options: &QpOptions) -> Result<QpHandle, DeviceError> {

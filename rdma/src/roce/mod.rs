@@ -53,6 +53,8 @@ pub use keys::{Access, Mr, Mw};
 pub use memory::{Buffer, Region};
 pub use path::{Addresses, Link, Path};
 pub use qp::{ModifyError, QpAttributes, QpOptions, QpState};
+#[cfg(feature = "rdma-core")]
+pub(crate) use receive_queue::check_pieces;
 pub use work::{
     Binding, CompletionKind, Data, Destination, GRH_LEN, INLINE_MAX, MESSAGE_MAX, PostError, Remote, SGES_MAX,
     SendOperation, SendRequest, Sge, Status, WorkCompletion,

@@ -26,6 +26,17 @@ pub(crate) struct ReceiveWqe {
     sges: [Sge; SGES_MAX],
 }
 
+/// Checks the pieces of a receive.
+#[inline]
+pub(crate) fn check_pieces(list: &[Sge]) -> Result<(), PostError> {
+    if list.len() > SGES_MAX {
+        return Err(PostError::TooManySges);
+    }
+    // So a message that fits is none too long, and its length fits into 32 bits.
+    let len: u64 = list.iter().map(|sge| u64::from(sge.len)).sum();
+    if len > MESSAGE_MAX.into() { Err(PostError::Length) } else { Ok(()) }
+}
+
 impl ReceiveQueue {
     pub(crate) fn new(depth: u32) -> Self {
         let mask = depth.next_power_of_two() - 1;
@@ -38,13 +49,7 @@ impl ReceiveQueue {
         if self.len() >= self.depth {
             return Err(PostError::QueueFull);
         }
-        if list.len() > SGES_MAX {
-            return Err(PostError::TooManySges);
-        }
-        // So a message that fits is none too long, and its length fits into 32 bits.
-        if list.iter().map(|sge| u64::from(sge.len)).sum::<u64>() > MESSAGE_MAX.into() {
-            return Err(PostError::Length);
-        }
+        check_pieces(list)?;
         let place = self.next_place();
         place.wr_id = wr_id;
         let mut places = place.sges.iter_mut();

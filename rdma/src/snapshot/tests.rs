@@ -1,13 +1,12 @@
 use core::net::Ipv4Addr;
 
 use super::{Publisher, SlotError, parse, slot_len};
-use crate::mirror::{Peer, connect};
+use crate::provider::Provider;
 use crate::roce::{
-    Access, Addresses, Buffer, CqHandle, Data, Device, DeviceConfig, Link, Mr, Mtu, Path, QpHandle, QpOptions, Region,
-    Remote, RoceFrame, SendOperation, SendRequest, Sge, Status,
+    Access, Addresses, Buffer, CqHandle, Data, Device, DeviceConfig, Link, Mr, Mtu, Path, QpAttributes, QpHandle,
+    QpOptions, Region, Remote, RoceFrame, SendOperation, SendRequest, Sge, Status,
 };
 use crate::wire::opcode::Transport;
-use crate::wire::psn::Psn;
 
 /// Four packets of an MTU of 256 bytes.
 const VALUE_LEN: usize = 1000;
@@ -49,10 +48,13 @@ impl Pair {
             let address = |end: usize| Ipv4Addr::new(10, 0, 0, end as u8 + 1);
             let link = Link { destination: [2 - own as u8; 6], source: [own as u8 + 1; 6], vlan: None };
             let addresses = Addresses::Ipv4 { source: address(own), destination: address(1 - own) };
-            let (psn, own_psn) = (Psn::new(1), Psn::new(1));
             let (qpn, path) = (devices[1 - own].qpn(qps[1 - own]).unwrap(), Path::new(link, addresses));
-            let peer = Peer { qpn, psn, own_psn, path, mtu: Mtu::B256, access: Access::REMOTE_READ, reads: 1 };
-            connect(&mut devices[own], qps[own], &peer).unwrap();
+            let connection = QpAttributes {
+                mtu: Some(Mtu::B256),
+                access: Some(Access::REMOTE_READ),
+                ..QpAttributes::connection(path, qpn)
+            };
+            devices[own].connect_qp(qps[own], Transport::Rc, &connection).unwrap();
         }
         Self { devices, qps, cq: cqs[1], remote, local, lkey }
     }

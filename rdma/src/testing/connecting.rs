@@ -106,13 +106,7 @@ impl CmEnd {
             signals_all: true,
         };
         let qp = self.device.create_qp(&options).expect("room for a queue pair");
-        let init = QpAttributes {
-            pkey_index: Some(0),
-            port: Some(1),
-            access: Some(Access::REMOTE_READ),
-            ..QpAttributes::to(QpState::Init)
-        };
-        self.device.modify_qp(qp, &init).expect("a step of the manual page");
+        self.device.modify_qp(qp, &QpAttributes::init(Access::REMOTE_READ)).expect("a step of the manual page");
         qp
     }
 

@@ -4,8 +4,9 @@
 use core::net::Ipv4Addr;
 
 use super::random::Random;
+use crate::provider::Provider;
 use crate::roce::{Access, Addresses, Buffer, CqHandle, Destination, Device, DeviceConfig, Link};
-use crate::roce::{Mr, Mtu, Path, PdHandle, QpAttributes, QpHandle, QpOptions, QpState, Region};
+use crate::roce::{Mr, Mtu, Path, PdHandle, QpAttributes, QpHandle, QpOptions, Region};
 use crate::roce::{RoceFrame, Sge, SrqHandle};
 use crate::wire::opcode::Transport;
 use crate::wire::packet::Packet;
@@ -103,46 +104,25 @@ impl End {
         let addresses = Addresses::Ipv4 { source: address(1 + own), destination: address(2 - own) };
         let path = Path::new(link, addresses);
         let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
-        let init = QpAttributes {
-            pkey_index: Some(0),
-            port: Some(1),
+        let all = QpAttributes {
+            qkey: Some(QKEY),
             access: Some(access),
-            ..QpAttributes::to(QpState::Init)
-        };
-        let rtr = QpAttributes {
-            path: Some(path),
             mtu: Some(with.mtu),
-            destination: Some(peer.0),
             rq_psn: Some(peer.1),
             max_dest_rd_atomic: Some(with.reads),
             min_rnr_timer: Some(with.rnr_timer),
-            ..QpAttributes::to(QpState::Rtr)
-        };
-        let rts = QpAttributes {
             sq_psn: Some(connection.psn),
             max_rd_atomic: Some(with.reads),
             retry_cnt: Some(TRIES as u8 - 1),
-            rnr_retry: Some(7),
             timeout: Some(with.timeout),
-            ..QpAttributes::to(QpState::Rts)
+            ..QpAttributes::connection(path, peer.0)
         };
-        let begin = QpAttributes { sq_psn: rts.sq_psn, ..QpAttributes::to(QpState::Rts) };
-        let steps = match connection.transport {
-            Transport::Rc => [init, rtr, rts],
-            Transport::Uc => {
-                let (max_dest_rd_atomic, min_rnr_timer) = (None, None);
-                [init, QpAttributes { max_dest_rd_atomic, min_rnr_timer, ..rtr }, begin]
-            }
-            Transport::Ud => {
-                let ah = self.device.create_ah(connection.pd, &path).expect("room for a handle");
-                connection.destination = Some(Destination { ah, qpn: peer.0, qkey: QKEY });
-                let init = QpAttributes { access: None, qkey: Some(QKEY), ..init };
-                [init, QpAttributes::to(QpState::Rtr), begin]
-            }
-        };
-        for step in steps {
-            self.device.modify_qp(connection.qp, &step).expect("a step of the manual page");
+        if connection.transport == Transport::Ud {
+            let ah = self.device.create_ah(connection.pd, &path).expect("room for a handle");
+            connection.destination = Some(Destination { ah, qpn: peer.0, qkey: QKEY });
         }
+        let connected = self.device.connect_qp(connection.qp, connection.transport, &all);
+        connected.expect("the steps of the manual page");
     }
 
     /// The connection that a frame to this end belongs to.

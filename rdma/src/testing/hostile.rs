@@ -7,9 +7,10 @@ use core::net::Ipv4Addr;
 
 use zerocopy::IntoBytes;
 
+use crate::provider::Provider;
 use crate::roce::{
     Access, Addresses, Buffer, CqHandle, Data, Device, DeviceConfig, Link, Mr, Mtu, Path, PdHandle, QpAttributes,
-    QpHandle, QpOptions, QpState, Region, Remote, RoceFrame, SendOperation, SendRequest, Sge, SrqHandle,
+    QpHandle, QpOptions, Region, Remote, RoceFrame, SendOperation, SendRequest, Sge, SrqHandle,
 };
 use crate::wire::bth::{Bth, BthFields};
 use crate::wire::extended::{AtomicEth, Deth, Reth};
@@ -239,37 +240,24 @@ fn connected(
     let (send_depth, recv_depth) = (8, 8);
     let options = QpOptions { transport, pd, send_cq: cq, recv_cq: cq, send_depth, recv_depth, srq, signals_all: true };
     let qp = device.create_qp(&options).expect("room for a queue pair");
-    let (is_rc, is_ud) = (transport == Transport::Rc, transport == Transport::Ud);
     let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
     let link = Link { destination: [2; 6], source: [1; 6], vlan: None };
     let (source, destination) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
-    let init = QpAttributes {
-        pkey_index: Some(0),
-        port: Some(1),
-        qkey: is_ud.then_some(QKEY),
-        access: (!is_ud).then_some(access),
-        ..QpAttributes::to(QpState::Init)
-    };
-    let rtr = QpAttributes {
-        path: (!is_ud).then_some(Path::new(link, Addresses::Ipv4 { source, destination })),
-        mtu: (!is_ud).then_some(MTU),
-        destination: (!is_ud).then_some(PEER),
-        rq_psn: (!is_ud).then_some(FIRST_PSN),
-        max_dest_rd_atomic: is_rc.then_some(2),
-        min_rnr_timer: is_rc.then_some(1),
-        ..QpAttributes::to(QpState::Rtr)
-    };
-    let rts = QpAttributes {
+    let connection = QpAttributes {
+        qkey: Some(QKEY),
+        access: Some(access),
+        mtu: Some(MTU),
+        rq_psn: Some(FIRST_PSN),
+        max_dest_rd_atomic: Some(2),
+        min_rnr_timer: Some(1),
         sq_psn: Some(FIRST_PSN),
-        max_rd_atomic: is_rc.then_some(2),
-        retry_cnt: is_rc.then_some(3),
-        rnr_retry: is_rc.then_some(3),
-        timeout: is_rc.then_some(1),
-        ..QpAttributes::to(QpState::Rts)
+        max_rd_atomic: Some(2),
+        retry_cnt: Some(3),
+        rnr_retry: Some(3),
+        timeout: Some(1),
+        ..QpAttributes::connection(Path::new(link, Addresses::Ipv4 { source, destination }), PEER)
     };
-    for step in [init, rtr, rts] {
-        device.modify_qp(qp, &step).expect("a step of the manual page");
-    }
+    device.connect_qp(qp, transport, &connection).expect("the steps of the manual page");
     qp
 }
 

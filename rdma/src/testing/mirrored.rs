@@ -3,10 +3,11 @@
 
 use core::net::Ipv4Addr;
 
-use crate::mirror::{LogMirror, MirrorOptions, Peer, connect};
+use crate::mirror::{LogMirror, MirrorOptions};
+use crate::provider::Provider;
 use crate::roce::{
-    Access, Addresses, Buffer, CqHandle, Device, DeviceConfig, Link, Mr, Mtu, Path, QpHandle, QpOptions, Region,
-    Remote, RoceFrame,
+    Access, Addresses, Buffer, CqHandle, Device, DeviceConfig, Link, Mr, Path, QpAttributes, QpHandle, QpOptions,
+    Region, Remote, RoceFrame,
 };
 use crate::wire::opcode::Transport;
 use crate::wire::psn::Psn;
@@ -80,10 +81,14 @@ impl Mirrored {
             let link = Link { destination: mac(1 - own), source: mac(own), vlan: None };
             let addresses = Addresses::Ipv4 { source: address(own), destination: address(1 - own) };
             let qpn = self.devices[1 - own].qpn(qps[1 - own]).expect("it was made");
-            let psn = |end: usize| Psn::new(100 + end as u32);
-            let (path, access) = (Path::new(link, addresses), Access::REMOTE_WRITE);
-            let peer = Peer { qpn, psn: psn(1 - own), own_psn: psn(own), path, mtu: Mtu::B1024, access, reads: 1 };
-            connect(&mut self.devices[own], qps[own], &peer).expect("the steps to RTS");
+            let psn = |end: usize| Some(Psn::new(100 + end as u32));
+            let connection = QpAttributes {
+                rq_psn: psn(1 - own),
+                sq_psn: psn(own),
+                access: Some(Access::REMOTE_WRITE),
+                ..QpAttributes::connection(Path::new(link, addresses), qpn)
+            };
+            self.devices[own].connect_qp(qps[own], Transport::Rc, &connection).expect("the steps to RTS");
         }
     }
 

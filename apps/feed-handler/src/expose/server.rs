@@ -16,9 +16,7 @@ use std::time::Duration;
 use market::BookSnapshot;
 use rdma::cm::{CmConfig, CmEvent, CmId, ConnectRequest, ListenOptions, LocalQp, Manager, PortSpace, RejectReason};
 use rdma::port::{RocePort, RocePortOptions, first_psn};
-use rdma::roce::{
-    Access, CqHandle, Device, DeviceConfig, Event, PdHandle, QpAttributes, QpHandle, QpOptions, QpState, Region,
-};
+use rdma::roce::{Access, CqHandle, Device, DeviceConfig, Event, PdHandle, QpAttributes, QpHandle, QpOptions, Region};
 use rdma::snapshot::{Offer, Table, slot_len};
 use rdma::wire::opcode::Transport;
 use rdma::wire::qpn::Qpn;
@@ -295,14 +293,8 @@ impl Readers {
             srq: None,
             signals_all: false,
         });
-        let init = QpAttributes {
-            pkey_index: Some(0),
-            port: Some(1),
-            access: Some(Access::REMOTE_READ),
-            ..QpAttributes::to(QpState::Init)
-        };
         let qp = qp.ok()?;
-        device.modify_qp(qp, &init).ok()?;
+        device.modify_qp(qp, &QpAttributes::init(Access::REMOTE_READ)).ok()?;
         Some(qp)
     }
 

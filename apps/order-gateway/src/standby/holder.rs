@@ -6,9 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use order_entry::journal::{HEADER_LEN, Mark, Records};
-use rdma::mirror::{Peer, connect};
 use rdma::port::first_psn;
-use rdma::roce::{Access, CqHandle, Mr, Mtu, QpHandle, QpOptions};
+use rdma::provider::Provider;
+use rdma::roce::{Access, CqHandle, Mr, Mtu, QpAttributes, QpHandle, QpOptions};
 use rdma::wire::opcode::Transport;
 use rdma::wire::psn::Psn;
 use rdma::wire::qpn::Qpn;
@@ -261,16 +261,15 @@ impl Holder {
                 false => Ok(()),
             };
         };
-        let peer = Peer {
-            qpn: Qpn::new(end.qpn & 0xff_ffff),
-            psn: Psn::new(end.psn & 0xff_ffff),
-            own_psn: self.psn,
-            path,
-            mtu: Mtu::from_code(end.mtu).ok_or("its MTU is none of RoCE")?.min(self.port.mtu()),
-            access: Access::REMOTE_WRITE,
-            reads: 1,
+        let mtu = Mtu::from_code(end.mtu).ok_or("its MTU is none of RoCE")?.min(self.port.mtu());
+        let connection = QpAttributes {
+            mtu: Some(mtu),
+            rq_psn: Some(Psn::new(end.psn & 0xff_ffff)),
+            sq_psn: Some(self.psn),
+            access: Some(Access::REMOTE_WRITE),
+            ..QpAttributes::connection(path, Qpn::new(end.qpn & 0xff_ffff))
         };
-        connect(self.port.device(), qp, &peer).map_err(|error| error.to_string())?;
+        self.port.device().connect_qp(qp, Transport::Rc, &connection).map_err(|error| error.to_string())?;
         self.connects = None;
         self.session.connected();
         self.ended.clear();

@@ -3,9 +3,11 @@
 use std::net::Ipv4Addr;
 
 use order_entry::journal::{Journal, JournalMemory};
-use rdma::mirror::{LogMirror, MirrorCounters, MirrorOptions, Peer, connect};
+use rdma::mirror::{LogMirror, MirrorCounters, MirrorOptions};
 use rdma::port::first_psn;
-use rdma::roce::{Access, Mtu, Remote};
+use rdma::provider::Provider;
+use rdma::roce::{Mtu, QpAttributes, Remote};
+use rdma::wire::opcode::Transport;
 use rdma::wire::psn::Psn;
 use rdma::wire::qpn::Qpn;
 
@@ -87,16 +89,13 @@ impl Writer {
         let theirs = Mtu::from_code(memory.end.mtu).ok_or("the standby's MTU is none of RoCE")?;
         let (qp, mtu) = (self.mirror.qp(), theirs.min(self.port.mtu()));
         self.psn = first_psn();
-        let peer = Peer {
-            qpn: Qpn::new(memory.end.qpn & 0xff_ffff),
-            psn: Psn::new(memory.end.psn & 0xff_ffff),
-            own_psn: self.psn,
-            path,
-            mtu,
-            access: Access::LOCAL_READ,
-            reads: 1,
+        let connection = QpAttributes {
+            mtu: Some(mtu),
+            rq_psn: Some(Psn::new(memory.end.psn & 0xff_ffff)),
+            sq_psn: Some(self.psn),
+            ..QpAttributes::connection(path, Qpn::new(memory.end.qpn & 0xff_ffff))
         };
-        connect(self.port.device(), qp, &peer).map_err(|error| error.to_string())?;
+        self.port.device().connect_qp(qp, Transport::Rc, &connection).map_err(|error| error.to_string())?;
         self.mirror.begin(Remote { address: memory.address, rkey: memory.rkey }, memory.len, memory.from);
         self.begins = None;
         let qpn = self.port.device().qpn(qp).map_or(0, Qpn::get);

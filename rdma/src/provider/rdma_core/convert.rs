@@ -14,7 +14,7 @@ use crate::wire::opcode::Transport;
 use crate::wire::qpn::Qpn;
 
 /// The first port.
-const PORT: u8 = 1;
+pub(super) const PORT: u8 = 1;
 
 /// The GIDs of the port with the version of RoCE of each, where the kernel says it.
 pub(super) struct Gids(Vec<(Ipv6Addr, Option<String>)>);

@@ -13,7 +13,7 @@ use core::fmt;
 
 use rdma_core_sys::verbs::{
     AddressHandle, CompletionChannel, CompletionQueue, Context, CqRequest, MemoryRegion, ProtectionDomain, QpCaps,
-    QueuePair, SendKind, Service, ServiceRequest, SharedReceiveQueue, VerbsError,
+    QueuePair, SendKind, ServiceRequest, SharedReceiveQueue, VerbsError,
 };
 use rdma_core_sys::{LoadError, RdmaCore as Libraries};
 
@@ -21,14 +21,17 @@ use self::convert::Gids;
 use super::Provider;
 use crate::roce::handle::{Table, kind, next_device};
 use crate::roce::{
-    Access, AhHandle, CqHandle, Destination, DeviceError, Event, INLINE_MAX, ModifyError, Mr, MrHandle, Mw, MwHandle,
-    Notify, Path, PdHandle, PostError, QpAttributes, QpHandle, QpOptions, Region, SGES_MAX, SendOperation, SendRequest,
-    Sge, SrqHandle, WorkCompletion,
+    Access, AhHandle, CqHandle, Destination, DeviceError, Event, INLINE_MAX, MESSAGE_MAX, ModifyError, Mr, MrHandle,
+    Mtu, Mw, MwHandle, Notify, Path, PdHandle, PostError, QpAttributes, QpHandle, QpOptions, QpState, Region, SGES_MAX,
+    SendOperation, SendRequest, Sge, SrqHandle, WorkCompletion, check_pieces,
 };
+use crate::wire::opcode::Transport;
 use crate::wire::qpn::Qpn;
 
 /// Objects of each kind, at most.
 const OBJECTS: u32 = 4096;
+const PD: &str = "protection domain";
+const CQ: &str = "completion queue";
 const SRQ: &str = "shared receive queue";
 
 /// A device of rdma-core: a NIC, or rxe. The first port of it.
@@ -37,7 +40,7 @@ pub struct RdmaCore {
     srqs: Table<kind::Srq, Srq>,
     ahs: Table<kind::Ah, Ah>,
     cqs: Table<kind::Cq, CompletionQueue>,
-    mrs: Table<kind::Mr, MemoryRegion>,
+    mrs: Table<kind::Mr, Registered>,
     pds: Table<kind::Pd, ProtectionDomain>,
     gids: Gids,
     /// Where armed completion queues notify.
@@ -45,17 +48,27 @@ pub struct RdmaCore {
     context: Context,
 }
 
-/// A queue pair, and the domain that address handles of its requests must be of.
+/// A queue pair, and what it was made of.
 struct Qp {
     queues: QueuePair,
+    transport: Transport,
+    pd: PdHandle,
+    cqs: [CqHandle; 2],
+    srq: Option<SrqHandle>,
+    /// That of the last step. Where it has failed since, the NIC knows it.
+    state: QpState,
+}
+
+/// A region.
+struct Registered {
+    region: MemoryRegion,
     pd: PdHandle,
 }
 
 /// A shared receive queue.
 struct Srq {
     receives: SharedReceiveQueue,
-    /// Queue pairs that take from it.
-    users: Vec<QpHandle>,
+    pd: PdHandle,
 }
 
 /// An address handle.
@@ -106,12 +119,22 @@ impl RdmaCore {
         self.gids.addresses()
     }
 
+    /// The largest payload of a packet on the port's link.
+    ///
+    /// # Errors
+    /// The NIC is gone, or its port has an MTU that is none of RoCE.
+    pub fn mtu(&self) -> Result<Mtu, DeviceError> {
+        let bytes = self.context.port(convert::PORT).map_err(|error| refused(&error))?.active_mtu;
+        let found = Mtu::ALL.into_iter().find(|mtu| mtu.bytes() == u32::from(bytes));
+        found.ok_or(DeviceError::Value("MTU of the port"))
+    }
+
     fn pd(&self, pd: PdHandle) -> Result<&ProtectionDomain, DeviceError> {
-        self.pds.get(pd).ok_or(DeviceError::Unknown("protection domain"))
+        self.pds.get(pd).ok_or(DeviceError::Unknown(PD))
     }
 
     fn cq(&self, cq: CqHandle) -> Result<&CompletionQueue, DeviceError> {
-        self.cqs.get(cq).ok_or(DeviceError::Unknown("completion queue"))
+        self.cqs.get(cq).ok_or(DeviceError::Unknown(CQ))
     }
 
     fn srq(&self, srq: SrqHandle) -> Result<&Srq, DeviceError> {
@@ -143,6 +166,18 @@ impl Provider for RdmaCore {
         self.pds.insert_with(|_| pd).ok_or(DeviceError::Full("protection domains"))
     }
 
+    fn destroy_pd(&mut self, pd: PdHandle) -> Result<(), DeviceError> {
+        // The kernel would say so too, but only once the handle was given up.
+        let is_used = self.qps.iter().any(|qp| qp.pd == pd)
+            || self.mrs.iter().any(|mr| mr.pd == pd)
+            || self.srqs.iter().any(|srq| srq.pd == pd)
+            || self.ahs.iter().any(|ah| ah.pd == pd);
+        if is_used {
+            return Err(DeviceError::InUse(PD));
+        }
+        self.pds.remove(pd).map(drop).ok_or(DeviceError::Unknown(PD))
+    }
+
     fn register(&mut self, pd: PdHandle, region: Region, access: Access) -> Result<Mr, DeviceError> {
         let (address, len) = (region.address(), region.len() as u64);
         let mr = memory_and_queues::register(self.pd(pd)?, region, access)?;
@@ -151,13 +186,14 @@ impl Provider for RdmaCore {
         if access.has_remote() && key != mr.rkey() {
             return Err(DeviceError::Value("region whose local and remote keys differ"));
         }
-        let handle = self.mrs.insert_with(|_| mr).ok_or(DeviceError::Full("memory regions"))?;
+        let handle =
+            self.mrs.insert_with(|_| Registered { region: mr, pd }).ok_or(DeviceError::Full("memory regions"))?;
         Ok(Mr { handle, address, len, key })
     }
 
     fn deregister(&mut self, mr: MrHandle) -> Result<(), DeviceError> {
         let mr = self.mrs.remove(mr).ok_or(DeviceError::Unknown("memory region"))?;
-        mr.deregister().map_err(|error| refused(&error))
+        mr.region.deregister().map_err(|error| refused(&error))
     }
 
     fn create_mw(&mut self, _: PdHandle) -> Result<Mw, DeviceError> {
@@ -182,12 +218,12 @@ impl Provider for RdmaCore {
     fn create_srq(&mut self, pd: PdHandle, depth: u32) -> Result<SrqHandle, DeviceError> {
         let receives = SharedReceiveQueue::create(self.pd(pd)?, depth, SGES_MAX as u32);
         let receives = receives.map_err(|error| refused(&error))?;
-        let made = self.srqs.insert_with(|_| Srq { receives, users: Vec::new() });
+        let made = self.srqs.insert_with(|_| Srq { receives, pd });
         made.ok_or(DeviceError::Full("shared receive queues"))
     }
 
     fn destroy_srq(&mut self, srq: SrqHandle) -> Result<(), DeviceError> {
-        let is_used = self.srq(srq)?.users.iter().any(|qp| self.qps.get(*qp).is_some());
+        let is_used = self.srq(srq).map(|_| self.qps.iter().any(|qp| qp.srq == Some(srq)))?;
         if is_used {
             return Err(DeviceError::InUse(SRQ));
         }
@@ -200,6 +236,7 @@ impl Provider for RdmaCore {
 
     fn post_srq_recv(&mut self, srq: SrqHandle, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
         let srq = self.srqs.get(srq).ok_or(PostError::UnknownSrq)?;
+        check_pieces(sges)?;
         memory_and_queues::post_shared_receive(&srq.receives, wr_id, sges)
     }
 
@@ -210,8 +247,18 @@ impl Provider for RdmaCore {
         self.cqs.insert_with(|_| cq).ok_or(DeviceError::Full("completion queues"))
     }
 
+    fn destroy_cq(&mut self, cq: CqHandle) -> Result<(), DeviceError> {
+        if self.qps.iter().any(|qp| qp.cqs.contains(&cq)) {
+            return Err(DeviceError::InUse(CQ));
+        }
+        self.cqs.remove(cq).map(drop).ok_or(DeviceError::Unknown(CQ))
+    }
+
     fn create_qp(&mut self, options: &QpOptions) -> Result<QpHandle, DeviceError> {
         let srq = options.srq.map(|srq| self.srq(srq)).transpose()?;
+        if srq.is_some_and(|srq| srq.pd != options.pd) {
+            return Err(DeviceError::Value("shared receive queue of another protection domain"));
+        }
         let request = ServiceRequest {
             service: convert::service(options.transport),
             pd: self.pd(options.pd)?,
@@ -228,13 +275,9 @@ impl Provider for RdmaCore {
             signals_all: options.signals_all,
         };
         let queues = QueuePair::create_service(&request).map_err(|error| refused(&error))?;
-        let made = self.qps.insert_with(|_| Qp { queues, pd: options.pd });
-        let qp = made.ok_or(DeviceError::Full("queue pairs"))?;
-        if let Some(srq) = options.srq.and_then(|srq| self.srqs.get_mut(srq)) {
-            srq.users.retain(|user| self.qps.get(*user).is_some());
-            srq.users.push(qp);
-        }
-        Ok(qp)
+        let QpOptions { transport, pd, send_cq, recv_cq, srq, .. } = *options;
+        let qp = Qp { queues, transport, pd, cqs: [send_cq, recv_cq], srq, state: QpState::Reset };
+        self.qps.insert_with(|_| qp).ok_or(DeviceError::Full("queue pairs"))
     }
 
     fn destroy_qp(&mut self, qp: QpHandle) -> Result<(), DeviceError> {
@@ -246,26 +289,40 @@ impl Provider for RdmaCore {
     }
 
     fn modify_qp(&mut self, qp: QpHandle, attributes: &QpAttributes) -> Result<(), ModifyError> {
-        let qp = self.qps.get(qp).ok_or(ModifyError::UnknownQp)?;
+        let qp = self.qps.get_mut(qp).ok_or(ModifyError::UnknownQp)?;
+        // The kernel says of none of these mistakes which it was.
+        let to = attributes.check_step(qp.transport, qp.state)?;
         let change = convert::change(attributes, &self.gids)?;
-        qp.queues.modify(&change).map_err(|error| ModifyError::Call(error.errno()))
+        qp.queues.modify(&change).map_err(|error| ModifyError::Call(error.errno()))?;
+        qp.state = to;
+        Ok(())
     }
 
     fn post_send(&mut self, qp: QpHandle, request: &SendRequest<'_>) -> Result<(), PostError> {
         let qp = self.qps.get(qp).ok_or(PostError::UnknownQp)?;
-        // Asked before the operation is looked at, as over RoCE in software.
-        if request.destination.is_some() != (qp.queues.service() == Some(Service::Ud)) {
+        // All in the order of RoCE in software. What a queue pair must not be asked for a NIC may
+        // take, and fail with.
+        if request.destination.is_some() != (qp.transport == Transport::Ud) {
             return Err(PostError::Destination);
         }
         let (kind, imm) = match request.destination {
             Some(destination) => self.datagram(qp.pd, &request.operation, &destination)?,
             None => convert::send(&request.operation).ok_or(PostError::Operation)?,
         };
+        if matches!(qp.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+            return Err(PostError::State);
+        }
+        request.check_data(MESSAGE_MAX)?;
         memory_and_queues::post_send(&qp.queues, request, kind, imm)
     }
 
     fn post_recv(&mut self, qp: QpHandle, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
         let qp = self.qps.get(qp).ok_or(PostError::UnknownQp)?;
+        match qp.state {
+            _ if qp.srq.is_some() => return Err(PostError::Operation),
+            QpState::Reset => return Err(PostError::State),
+            _ => check_pieces(sges)?,
+        }
         memory_and_queues::post_receive(&qp.queues, wr_id, sges)
     }
 

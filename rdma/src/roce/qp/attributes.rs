@@ -182,6 +182,77 @@ impl QpAttributes {
         Self { state: Some(state), ..Self::default() }
     }
 
+    /// The step from RESET to INIT of a connection, whose peer may do this.
+    pub fn init(access: Access) -> Self {
+        Self { pkey_index: Some(0), port: Some(1), access: Some(access), ..Self::to(QpState::Init) }
+    }
+
+    /// All attributes of a connection, for [`steps`](Self::steps): those of `ibv_rc_pingpong`, with
+    /// one READ at once, packet numbers from 0 on and no right of the peer. A peer without a receive
+    /// is asked again after 0.64 ms; one without an answer after 67 ms, and seven times, so that one
+    /// that is gone is a failure after half a second.
+    pub fn connection(path: Path, destination: Qpn) -> Self {
+        Self {
+            state: None,
+            pkey_index: Some(0),
+            port: Some(1),
+            qkey: None,
+            access: Some(Access::LOCAL_READ),
+            path: Some(path),
+            mtu: Some(Mtu::B1024),
+            destination: Some(destination),
+            rq_psn: Some(Psn::new(0)),
+            max_dest_rd_atomic: Some(1),
+            min_rnr_timer: Some(12),
+            sq_psn: Some(Psn::new(0)),
+            max_rd_atomic: Some(1),
+            retry_cnt: Some(7),
+            rnr_retry: Some(7),
+            timeout: Some(14),
+        }
+    }
+
+    /// The same of a queue pair of datagrams, which have this key.
+    pub fn datagrams(qkey: u32) -> Self {
+        let (pkey_index, port, sq_psn) = (Some(0), Some(1), Some(Psn::new(0)));
+        Self { pkey_index, port, qkey: Some(qkey), sq_psn, ..Self::default() }
+    }
+
+    /// The steps from RESET by INIT and RTR to RTS of a queue pair of this service, each with those
+    /// of these attributes that it needs.
+    pub fn steps(&self, transport: Transport) -> [Self; 3] {
+        use QpState::{Init, Reset, Rtr, Rts};
+        [(Reset, Init), (Init, Rtr), (Rtr, Rts)].map(|(from, to)| {
+            let (needed, _) = demands(transport, from, to).unwrap_or_default();
+            Self { state: Some(to), ..self.of_mask(needed) }
+        })
+    }
+
+    /// The attributes of a mask alone.
+    fn of_mask(&self, mask: u16) -> Self {
+        fn keep<T>(mask: u16, bit: u16, value: Option<T>) -> Option<T> {
+            value.filter(|_| mask & bit != 0)
+        }
+        Self {
+            state: None,
+            pkey_index: keep(mask, PKEY, self.pkey_index),
+            port: keep(mask, PORT, self.port),
+            qkey: keep(mask, QKEY, self.qkey),
+            access: keep(mask, ACCESS, self.access),
+            path: keep(mask, AV, self.path),
+            mtu: keep(mask, MTU, self.mtu),
+            destination: keep(mask, DEST_QPN, self.destination),
+            rq_psn: keep(mask, RQ_PSN, self.rq_psn),
+            max_dest_rd_atomic: keep(mask, MAX_DEST_RD, self.max_dest_rd_atomic),
+            min_rnr_timer: keep(mask, MIN_RNR, self.min_rnr_timer),
+            sq_psn: keep(mask, SQ_PSN, self.sq_psn),
+            max_rd_atomic: keep(mask, MAX_RD, self.max_rd_atomic),
+            retry_cnt: keep(mask, RETRY, self.retry_cnt),
+            rnr_retry: keep(mask, RNR_RETRY, self.rnr_retry),
+            timeout: keep(mask, TIMEOUT, self.timeout),
+        }
+    }
+
     fn mask(&self) -> u16 {
         let there = [
             self.pkey_index.is_some(),
@@ -201,6 +272,20 @@ impl QpAttributes {
             self.timeout.is_some(),
         ];
         (0..).zip(there).fold(0, |mask, (bit, is_there)| mask | u16::from(is_there) << bit)
+    }
+
+    /// The next state, if there is such a step with these attributes.
+    pub(crate) fn check_step(&self, transport: Transport, from: QpState) -> Result<QpState, ModifyError> {
+        let to = self.state.unwrap_or(from);
+        let (needed, taken) = demands(transport, from, to).ok_or(ModifyError::Transition(from, to))?;
+        let mask = self.mask();
+        if let Some(name) = first_name(needed & !mask) {
+            return Err(ModifyError::Missing(name));
+        }
+        match first_name(mask & !(needed | taken)) {
+            Some(name) => Err(ModifyError::Extra(name)),
+            None => Ok(to),
+        }
     }
 
     fn check_values(&self, limits: Limits) -> Result<(), ModifyError> {
@@ -258,16 +343,7 @@ impl Qp {
         limits: Limits,
         attributes: &QpAttributes,
     ) -> Result<(), ModifyError> {
-        let to = attributes.state.unwrap_or(self.state);
-        let demands = demands(self.transport, self.state, to);
-        let (needed, taken) = demands.ok_or(ModifyError::Transition(self.state, to))?;
-        let mask = attributes.mask();
-        if let Some(name) = first_name(needed & !mask) {
-            return Err(ModifyError::Missing(name));
-        }
-        if let Some(name) = first_name(mask & !(needed | taken)) {
-            return Err(ModifyError::Extra(name));
-        }
+        let to = attributes.check_step(self.transport, self.state)?;
         attributes.check_values(limits)?;
         if attributes.max_rd_atomic == Some(0) && self.sq.has_response_to_come() {
             return Err(ModifyError::Value("MAX_QP_RD_ATOMIC"));

@@ -105,30 +105,13 @@ impl SendQueue {
         if self.tail.wrapping_sub(self.head) >= self.depth {
             return Err(PostError::QueueFull);
         }
-        let (len, sge_count) = match request.data {
-            Data::Sges(list) if list.len() <= SGES_MAX => {
-                (list.iter().map(|sge| u64::from(sge.len)).sum(), list.len() as u8)
-            }
-            Data::Inline(bytes) if bytes.len() <= INLINE_MAX => (bytes.len() as u64, 0),
-            _ => return Err(PostError::TooManySges),
-        };
-        if u64::from(len_max) < len || request.operation.is_atomic() && len != 8 {
-            return Err(PostError::Length);
-        }
-        let mut packets = packet_count(len as u32, mtu_shift);
-        if request.operation.is_local() {
-            if len != 0 {
-                return Err(PostError::Length);
-            }
-            packets = 0;
-        } else if request.operation.needs_response() && matches!(request.data, Data::Inline(_)) {
-            return Err(PostError::Operation);
-        }
+        let (len, sge_count) = request.check_data(len_max)?;
+        let packets = if request.operation.is_local() { 0 } else { packet_count(len, mtu_shift) };
         // Field by field: the pieces and the destination that it has not are not written, nor their
         // lines touched.
         let wqe = self.at_mut(self.tail);
         (wqe.wr_id, wqe.operation) = (request.wr_id, request.operation);
-        (wqe.len, wqe.packets, wqe.psn, wqe.ssn) = (len as u32, packets, Psn::default(), 0);
+        (wqe.len, wqe.packets, wqe.psn, wqe.ssn) = (len, packets, Psn::default(), 0);
         (wqe.is_signaled, wqe.is_solicited, wqe.has_fence) = (is_signaled, request.solicited, request.fence);
         (wqe.is_inline, wqe.sge_count) = (matches!(request.data, Data::Inline(_)), sge_count);
         match request.data {
@@ -195,6 +178,28 @@ impl SendWqe {
     #[inline]
     pub(crate) fn destination(&self) -> Option<Destination> {
         self.is_datagram.then_some(self.destination)
+    }
+}
+
+impl SendRequest<'_> {
+    /// The bytes and the pieces of a request of up to `len_max` bytes.
+    #[inline]
+    pub(crate) fn check_data(&self, len_max: u32) -> Result<(u32, u8), PostError> {
+        let (len, sge_count) = match self.data {
+            Data::Sges(list) if list.len() <= SGES_MAX => {
+                (list.iter().map(|sge| u64::from(sge.len)).sum(), list.len() as u8)
+            }
+            Data::Inline(bytes) if bytes.len() <= INLINE_MAX => (bytes.len() as u64, 0),
+            _ => return Err(PostError::TooManySges),
+        };
+        let is_local = self.operation.is_local();
+        if u64::from(len_max) < len || self.operation.is_atomic() && len != 8 || is_local && len != 0 {
+            return Err(PostError::Length);
+        }
+        if self.operation.needs_response() && matches!(self.data, Data::Inline(_)) {
+            return Err(PostError::Operation);
+        }
+        Ok((len as u32, sge_count))
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use super::pair::{End, Pair};
+use crate::provider::Provider;
 use crate::roce::*;
+use crate::wire::opcode::Transport;
 use crate::wire::packet::{Body, Packet};
 
 /// Where a frame over IPv4 has its traffic class.
@@ -144,18 +146,14 @@ fn acknowledgments_take_no_time_from_requests() {
 
 #[test]
 fn datagrams_are_not_ecn_capable_and_their_marks_are_counted() {
-    let ends = || End::with(&DeviceConfig::default(), crate::wire::opcode::Transport::Ud, 0);
+    let ends = || End::with(&DeviceConfig::default(), Transport::Ud, 0);
     let (mut a, mut b) = (ends(), ends());
     let link = Link { destination: [2; 6], source: [1; 6], vlan: None };
     let [source, destination] = [1, 2].map(|end| core::net::Ipv4Addr::new(10, 0, 0, end));
     let path = Path::new(link, Addresses::Ipv4 { source, destination });
     let ah = a.device.create_ah(a.pd, &path).unwrap();
-    let init = QpAttributes { pkey_index: Some(0), port: Some(1), qkey: Some(7), ..QpAttributes::to(QpState::Init) };
-    let rts = QpAttributes { sq_psn: Some(crate::wire::psn::Psn::new(1)), ..QpAttributes::to(QpState::Rts) };
     for end in [&mut a, &mut b] {
-        for step in [init, QpAttributes::to(QpState::Rtr), rts] {
-            end.device.modify_qp(end.qp, &step).unwrap();
-        }
+        end.device.connect_qp(end.qp, Transport::Ud, &QpAttributes::datagrams(7)).unwrap();
     }
     let to = Destination { ah, qpn: b.device.qpn(b.qp).unwrap(), qkey: 7 };
     let request = SendRequest::new(1, SendOperation::Send, Data::Inline(b"tick")).to(to);

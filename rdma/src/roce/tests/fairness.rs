@@ -1,8 +1,9 @@
 //! What waits for its turn loses nothing by it.
 
-use super::pair::{End, Pair, attributes, steps};
+use super::pair::{End, Pair, attributes};
+use crate::provider::Provider;
 use crate::roce::*;
-use crate::wire::opcode::Operation;
+use crate::wire::opcode::{Operation, Transport};
 use crate::wire::packet::{Body, Packet};
 
 /// READs that are always under way, of all memory each, and what they are called.
@@ -85,7 +86,7 @@ fn queue_pair_that_waits_for_its_turn_uses_up_no_retry() {
         for (end, mut attributes) in [(&mut a, of_a), (&mut b, of_b)] {
             // 131 µs.
             attributes.timeout = Some(5);
-            steps(&attributes).iter().for_each(|step| end.device.modify_qp(end.qp, step).unwrap());
+            end.device.connect_qp(end.qp, Transport::Rc, &attributes).unwrap();
         }
         let remote = b.remote(0);
         a.post(1, SendOperation::Write(remote), sge);

@@ -1,7 +1,9 @@
 //! Each refusal, each status and each timer of a reliable connection, provoked.
 
 use super::pair::{Pair, seal};
+use crate::provider::Provider;
 use crate::roce::*;
+use crate::wire::opcode::Transport;
 
 /// Posts one request of `a` with a request before it and one behind, and expects the first to
 /// succeed, the second to end with `status`, and the third to be flushed. Returns the words of the
@@ -420,9 +422,7 @@ fn failed_queue_pair_takes_no_more_than_its_queues_hold_until_they_are_polled() 
     let (sge, qp) = (pair.a.sge(0, 8), pair.a.qp);
     let other = pair.a.device.create_qp(&pair.a.options).unwrap();
     let attributes = super::pair::attributes(1, 2, &pair.b);
-    for step in super::pair::steps(&attributes) {
-        pair.a.device.modify_qp(other, &step).unwrap();
-    }
+    pair.a.device.connect_qp(other, Transport::Rc, &attributes).unwrap();
     let write = SendOperation::Write(pair.b.remote(0));
     let request = SendRequest::new(1, write, Data::Sges(core::slice::from_ref(&sge)));
     pair.a.post(0, write, sge);
@@ -471,7 +471,7 @@ fn first_packet_before_rts_is_an_event() {
     let mut pair = Pair::new();
     let attributes = super::pair::attributes(2, 1, &pair.a);
     pair.b.device.modify_qp(pair.b.qp, &QpAttributes::to(QpState::Reset)).unwrap();
-    for step in &super::pair::steps(&attributes)[..2] {
+    for step in &attributes.steps(Transport::Rc)[..2] {
         pair.b.device.modify_qp(pair.b.qp, step).unwrap();
     }
     let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));

@@ -2,6 +2,7 @@
 
 use core::net::Ipv4Addr;
 
+use crate::provider::Provider;
 use crate::roce::*;
 use crate::wire::opcode::Transport;
 use crate::wire::packet::Packet;
@@ -62,9 +63,7 @@ impl End {
 
     /// Leads the queue pair to RTS.
     pub(super) fn connect(&mut self, attributes: &QpAttributes) {
-        for attributes in steps(attributes) {
-            self.device.modify_qp(self.qp, &attributes).unwrap();
-        }
+        self.device.connect_qp(self.qp, Transport::Rc, attributes).unwrap();
     }
 
     pub(super) fn sge(&self, at: usize, len: u32) -> Sge {
@@ -123,52 +122,15 @@ pub(super) fn attributes(from: u8, to: u8, peer: &End) -> QpAttributes {
     let link = Link { destination: [to; 6], source: [from; 6], vlan: None };
     let (source, destination) = (Ipv4Addr::new(10, 0, 0, from), Ipv4Addr::new(10, 0, 0, to));
     let psn = |end: u8| Some(Psn::new(0xff_fff0 + u32::from(end)));
+    let path = Path::new(link, Addresses::Ipv4 { source, destination });
     QpAttributes {
-        state: None,
-        pkey_index: Some(0),
-        port: Some(1),
         access: Some(all_access()),
-        path: Some(Path::new(link, Addresses::Ipv4 { source, destination })),
-        mtu: Some(Mtu::B1024),
-        destination: peer.device.qpn(peer.qp),
         rq_psn: psn(to),
         max_dest_rd_atomic: Some(4),
-        min_rnr_timer: Some(12),
         sq_psn: psn(from),
         max_rd_atomic: Some(4),
-        retry_cnt: Some(7),
-        rnr_retry: Some(7),
-        timeout: Some(14),
-        ..QpAttributes::default()
+        ..QpAttributes::connection(path, peer.device.qpn(peer.qp).unwrap())
     }
-}
-
-/// The steps to RTS, each with the attributes that it needs.
-pub(super) fn steps(all: &QpAttributes) -> [QpAttributes; 3] {
-    let init = QpAttributes {
-        pkey_index: all.pkey_index,
-        port: all.port,
-        access: all.access,
-        ..QpAttributes::to(QpState::Init)
-    };
-    let rtr = QpAttributes {
-        path: all.path,
-        mtu: all.mtu,
-        destination: all.destination,
-        rq_psn: all.rq_psn,
-        max_dest_rd_atomic: all.max_dest_rd_atomic,
-        min_rnr_timer: all.min_rnr_timer,
-        ..QpAttributes::to(QpState::Rtr)
-    };
-    let rts = QpAttributes {
-        sq_psn: all.sq_psn,
-        max_rd_atomic: all.max_rd_atomic,
-        retry_cnt: all.retry_cnt,
-        rnr_retry: all.rnr_retry,
-        timeout: all.timeout,
-        ..QpAttributes::to(QpState::Rts)
-    };
-    [init, rtr, rts]
 }
 
 impl Pair {

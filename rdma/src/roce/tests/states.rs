@@ -1,7 +1,8 @@
 //! States and attributes: what a step needs, and what it does not take.
 
-use super::pair::{End, attributes, steps};
+use super::pair::{End, attributes};
 use crate::roce::*;
+use crate::wire::opcode::Transport;
 use crate::wire::psn::Psn;
 
 /// A change of a step, the number of the step, and the attribute that is named then.
@@ -11,7 +12,7 @@ type Change = (usize, &'static str, fn(&mut QpAttributes));
 fn new_end() -> (End, [QpAttributes; 3]) {
     let config = DeviceConfig::default();
     let (end, peer) = (End::new(&config), End::new(&config));
-    let steps = steps(&attributes(1, 2, &peer));
+    let steps = attributes(1, 2, &peer).steps(Transport::Rc);
     (end, steps)
 }
 

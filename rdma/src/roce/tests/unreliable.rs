@@ -3,6 +3,7 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use super::pair::{End, Pair, attributes, seal};
+use crate::provider::Provider;
 use crate::roce::*;
 use crate::wire::aeth::{Aeth, NO_CREDITS, Syndrome};
 use crate::wire::opcode::Transport;
@@ -19,19 +20,7 @@ fn pattern(len: usize) -> Vec<u8> {
 
 /// The steps of an unreliable connection.
 fn connect_uc(end: &mut End, all: &QpAttributes) {
-    let init =
-        QpAttributes { pkey_index: Some(0), port: Some(1), access: all.access, ..QpAttributes::to(QpState::Init) };
-    let rtr = QpAttributes {
-        path: all.path,
-        mtu: all.mtu,
-        destination: all.destination,
-        rq_psn: all.rq_psn,
-        ..QpAttributes::to(QpState::Rtr)
-    };
-    let rts = QpAttributes { sq_psn: all.sq_psn, ..QpAttributes::to(QpState::Rts) };
-    for step in [init, rtr, rts] {
-        end.device.modify_qp(end.qp, &step).unwrap();
-    }
+    end.device.connect_qp(end.qp, Transport::Uc, all).unwrap();
 }
 
 fn uc() -> Pair {
@@ -45,11 +34,8 @@ fn uc() -> Pair {
 
 /// Leads a queue pair of datagrams to RTS.
 fn start_ud(end: &mut End) {
-    let init = QpAttributes { pkey_index: Some(0), port: Some(1), qkey: Some(QKEY), ..QpAttributes::to(QpState::Init) };
-    let rts = QpAttributes { sq_psn: Some(Psn::new(5)), ..QpAttributes::to(QpState::Rts) };
-    for step in [init, QpAttributes::to(QpState::Rtr), rts] {
-        end.device.modify_qp(end.qp, &step).unwrap();
-    }
+    let all = QpAttributes { sq_psn: Some(Psn::new(5)), ..QpAttributes::datagrams(QKEY) };
+    end.device.connect_qp(end.qp, Transport::Ud, &all).unwrap();
 }
 
 fn ud() -> Pair {

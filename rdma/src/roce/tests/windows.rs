@@ -1,6 +1,7 @@
 //! Memory windows of type 2: bound, used and invalidated, and each refusal of all three.
 
 use super::pair::{End, MEMORY, Pair};
+use crate::provider::Provider;
 use crate::roce::*;
 use crate::wire::opcode::Transport;
 
@@ -245,9 +246,7 @@ fn window_is_for_the_peer_of_the_queue_pair_that_bound_it_alone() {
     let (b, now) = (&mut test.pair.b, test.pair.now);
     let other = b.device.create_qp(&b.options).unwrap();
     let all = super::pair::attributes(2, 1, &test.pair.a);
-    for step in super::pair::steps(&all) {
-        test.pair.b.device.modify_qp(other, &step).unwrap();
-    }
+    test.pair.b.device.connect_qp(other, Transport::Rc, &all).unwrap();
     let binding = test.binding();
     let b = &mut test.pair.b;
     b.device.post_send(other, &local(1, SendOperation::BindWindow(binding))).unwrap();
@@ -261,9 +260,7 @@ fn window_is_for_the_peer_of_the_queue_pair_that_bound_it_alone() {
     assert_eq!(bound, key);
     let b = &mut test.pair.b;
     let other = b.device.create_qp(&b.options).unwrap();
-    for step in super::pair::steps(&all) {
-        b.device.modify_qp(other, &step).unwrap();
-    }
+    b.device.connect_qp(other, Transport::Rc, &all).unwrap();
     b.device.post_send(other, &local(2, SendOperation::Invalidate(bound))).unwrap();
     assert_eq!(b.frame(now), None);
     assert_eq!(b.completions(), [(2, Status::MwBind)]);

@@ -119,13 +119,7 @@ impl Rig {
         };
         let device = &mut self.client.device;
         let qp = device.create_qp(&options).unwrap();
-        let init = QpAttributes {
-            pkey_index: Some(0),
-            port: Some(1),
-            access: Some(Access::default()),
-            ..QpAttributes::to(QpState::Init)
-        };
-        device.modify_qp(qp, &init).unwrap();
+        device.modify_qp(qp, &QpAttributes::init(Access::default())).unwrap();
         let options = ConnectOptions {
             addresses: addresses(1),
             port: rdma::snapshot::OFFER_PORT,

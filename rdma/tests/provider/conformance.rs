@@ -1,0 +1,262 @@
+//! What a program sees of a provider, in words, must be the same over both: results of calls,
+//! completions and events, for each mistake that a program can make.
+
+use core::fmt::Debug;
+use core::net::Ipv6Addr;
+
+use rdma::provider::Provider;
+use rdma::roce::*;
+use rdma::wire::opcode::Transport;
+use rdma::wire::psn::Psn;
+use rdma::wire::qpn::Qpn;
+
+use super::{Own, connectxs, path, roce_devices, until, wire};
+
+/// What was seen, by what was done.
+#[derive(Default)]
+struct Seen(Vec<(&'static str, String)>);
+
+impl Seen {
+    fn note(&mut self, what: &'static str, result: impl Debug) {
+        self.0.push((what, format!("{result:?}")));
+    }
+}
+
+/// Two ends, and who moves their frames.
+struct Stage<P, T> {
+    ends: [P; 2],
+    gids: [Ipv6Addr; 2],
+    turn: T,
+}
+
+impl<P: Provider, T: FnMut(&mut [P; 2])> Stage<P, T> {
+    /// Two connected queue pairs; no receives.
+    fn connected(&mut self, change: impl Fn(&mut QpAttributes)) -> [Own; 2] {
+        let own = self.ends.each_mut().map(|end| Own::new(end));
+        for end in [0, 1] {
+            let peer = self.ends[1 - end].qpn(own[1 - end].qp).unwrap();
+            let mut all = self.attributes(end, peer);
+            change(&mut all);
+            self.ends[end].connect_qp(own[end].qp, Transport::Rc, &all).unwrap();
+        }
+        own
+    }
+
+    fn attributes(&self, end: usize, peer: Qpn) -> QpAttributes {
+        let addresses = Addresses::Ipv6 { source: self.gids[end], destination: self.gids[1 - end] };
+        let all = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        let (access, psn) = (Some(all), Some(Psn::new(9)));
+        QpAttributes { access, rq_psn: psn, sq_psn: psn, ..QpAttributes::connection(path(addresses), peer) }
+    }
+
+    /// The next completion of an end: whose, and how it ended.
+    fn completion(&mut self, end: usize, own: &Own) -> (u64, Status) {
+        let done = until(&mut self.ends, &mut self.turn, |ends| ends[end].poll_cq(own.cq).unwrap());
+        (done.wr_id, done.status)
+    }
+
+    fn post(&mut self, own: &Own, operation: SendOperation, sges: &[Sge]) -> Result<(), PostError> {
+        self.ends[0].post_send(own.qp, &SendRequest::new(5, operation, Data::Sges(sges)))
+    }
+
+    /// A request of the first end, and its completion.
+    fn request(&mut self, own: &Own, operation: SendOperation, sges: &[Sge]) -> (u64, Status) {
+        self.post(own, operation, sges).unwrap();
+        self.completion(0, own)
+    }
+
+    /// The first event of an end that is none of a first packet, of which a NIC may tell or not.
+    fn event(&mut self, end: usize, own: &Own) -> &'static str {
+        let event = until(&mut self.ends, &mut self.turn, |ends| {
+            ends[end].next_event().unwrap().filter(|event| !matches!(event, Event::CommunicationEstablished(_)))
+        });
+        match event {
+            Event::QpAccessError(qp) if qp == own.qp => "access error of its queue pair",
+            Event::QpRequestError(qp) if qp == own.qp => "request error of its queue pair",
+            Event::QpFatal(qp) if qp == own.qp => "fatal error of its queue pair",
+            Event::LastWqeReached(qp) if qp == own.qp => "last WQE reached of its queue pair",
+            _ => "another event",
+        }
+    }
+}
+
+/// All that is seen.
+fn observe<P: Provider>(
+    ends: [P; 2],
+    gids: [Ipv6Addr; 2],
+    turn: impl FnMut(&mut [P; 2]),
+) -> Vec<(&'static str, String)> {
+    let (mut stage, mut seen) = (Stage { ends, gids, turn }, Seen::default());
+    objects(&mut stage.ends[0], &mut seen);
+    steps(&mut stage, &mut seen);
+    posts(&mut stage, &mut seen);
+    statuses(&mut stage, &mut seen);
+    seen.0
+}
+
+/// Objects that others use are not destroyed; those that are gone are unknown.
+fn objects(end: &mut impl Provider, seen: &mut Seen) {
+    let own = Own::of(end, Transport::Rc, true);
+    let (unused, srq) = (end.create_cq(4).unwrap(), own.srq.unwrap());
+    seen.note("memory window", end.create_mw(own.pd).and_then(|mw| end.destroy_mw(mw.handle)));
+    seen.note("destroy a domain with all in it", end.destroy_pd(own.pd));
+    seen.note("destroy a completion queue of a queue pair", end.destroy_cq(own.cq));
+    seen.note("destroy a shared queue of a queue pair", end.destroy_srq(srq));
+    seen.note("destroy a completion queue of nobody", end.destroy_cq(unused));
+    seen.note("destroy it again", end.destroy_cq(unused));
+    seen.note("poll it", end.poll_cq(unused).ok().flatten());
+    seen.note("arm it", end.arm_cq(unused, Notify::Any));
+    seen.note("receive beside a shared queue", end.post_recv(own.qp, 1, &[]));
+    let other = end.create_pd().unwrap();
+    let options = QpOptions {
+        transport: Transport::Rc,
+        pd: other,
+        send_cq: own.cq,
+        recv_cq: own.cq,
+        send_depth: 1,
+        recv_depth: 1,
+        srq: own.srq,
+        signals_all: true,
+    };
+    seen.note("queue pair over a shared queue of another domain", end.create_qp(&options).map(drop));
+    seen.note("queue pair over a queue that is gone", {
+        let gone = QpOptions { srq: None, recv_cq: unused, ..options };
+        end.create_qp(&gone).map(drop)
+    });
+    seen.note("destroy the queue pair", end.destroy_qp(own.qp));
+    seen.note("destroy it again", end.destroy_qp(own.qp));
+    seen.note("its number", end.qpn(own.qp));
+    seen.note("lead it to ERR", end.modify_qp(own.qp, &QpAttributes::to(QpState::Err)));
+    seen.note("send over it", end.post_send(own.qp, &SendRequest::new(1, SendOperation::Send, Data::Inline(b"x"))));
+    seen.note("destroy the shared queue", end.destroy_srq(srq));
+    seen.note("receive over it", end.post_srq_recv(srq, 1, &[]));
+    seen.note("destroy the completion queue", end.destroy_cq(own.cq));
+    seen.note("destroy a domain with a region", end.destroy_pd(own.pd));
+    seen.note("deregister", end.deregister(own.mr.handle));
+    seen.note("deregister again", end.deregister(own.mr.handle));
+    seen.note("destroy the domain", end.destroy_pd(own.pd));
+    seen.note("destroy it again", end.destroy_pd(own.pd));
+    seen.note("register in it", end.register(own.pd, Region::from(&own.memory), Access::LOCAL_READ).map(drop));
+}
+
+/// Steps with an attribute too few or too many, or that there are not.
+fn steps<P: Provider, T: FnMut(&mut [P; 2])>(stage: &mut Stage<P, T>, seen: &mut Seen) {
+    let own = Own::new(&mut stage.ends[0]);
+    let all = stage.attributes(0, Qpn::new(9));
+    let end = &mut stage.ends[0];
+    let [init, rtr, rts] = all.steps(Transport::Rc);
+    seen.note("RTR from RESET", end.modify_qp(own.qp, &rtr));
+    seen.note("INIT without a port", end.modify_qp(own.qp, &QpAttributes { port: None, ..init }));
+    seen.note("INIT with a key of datagrams", end.modify_qp(own.qp, &QpAttributes { qkey: Some(1), ..init }));
+    seen.note("INIT", end.modify_qp(own.qp, &init));
+    seen.note("RTR without a path", end.modify_qp(own.qp, &QpAttributes { path: None, ..rtr }));
+    seen.note("RTR with the timeout of RTS", end.modify_qp(own.qp, &QpAttributes { timeout: Some(1), ..rtr }));
+    seen.note("RTS from INIT", end.modify_qp(own.qp, &rts));
+    seen.note("RTR", end.modify_qp(own.qp, &rtr));
+    seen.note("RTS without retries", end.modify_qp(own.qp, &QpAttributes { retry_cnt: None, ..rts }));
+    seen.note("RTS", end.modify_qp(own.qp, &rts));
+    seen.note("INIT from RTS", end.modify_qp(own.qp, &init));
+    seen.note("ERR", end.modify_qp(own.qp, &QpAttributes::to(QpState::Err)));
+    seen.note("RTS from ERR", end.modify_qp(own.qp, &rts));
+    seen.note("RESET from ERR", end.modify_qp(own.qp, &QpAttributes::to(QpState::Reset)));
+}
+
+/// Requests and receives in each state, and malformed ones.
+fn posts<P: Provider, T: FnMut(&mut [P; 2])>(stage: &mut Stage<P, T>, seen: &mut Seen) {
+    let own = Own::new(&mut stage.ends[0]);
+    let (sge, remote) = (own.sge(0, 8), own.remote(0));
+    let [init, rtr, rts] = stage.attributes(0, Qpn::new(9)).steps(Transport::Rc);
+    seen.note("send in RESET", stage.post(&own, SendOperation::Send, &[sge]));
+    seen.note("receive in RESET", stage.ends[0].post_recv(own.qp, 6, &[sge]));
+    stage.ends[0].modify_qp(own.qp, &init).unwrap();
+    seen.note("send in INIT", stage.post(&own, SendOperation::Send, &[sge]));
+    seen.note("receive in INIT", stage.ends[0].post_recv(own.qp, 6, &[sge]));
+    seen.note("receive of too many pieces", stage.ends[0].post_recv(own.qp, 6, &[sge; SGES_MAX + 1]));
+    let long = [Sge { len: u32::MAX, ..sge }];
+    seen.note("receive of too many bytes", stage.ends[0].post_recv(own.qp, 6, &long));
+    stage.ends[0].modify_qp(own.qp, &rtr).unwrap();
+    seen.note("send in RTR", stage.post(&own, SendOperation::Send, &[sge]));
+    stage.ends[0].modify_qp(own.qp, &rts).unwrap();
+    seen.note("send of too many pieces", stage.post(&own, SendOperation::Send, &[sge; SGES_MAX + 1]));
+    seen.note("send of too many bytes", stage.post(&own, SendOperation::Write(remote), &long));
+    seen.note("addition into four bytes", {
+        stage.post(&own, SendOperation::FetchAdd { remote, add: 1 }, &[own.sge(0, 4)])
+    });
+    let inline = SendRequest::new(5, SendOperation::Read(remote), Data::Inline(b"12345678"));
+    seen.note("READ into the request", stage.ends[0].post_send(own.qp, &inline));
+    stage.ends[0].modify_qp(own.qp, &QpAttributes::to(QpState::Err)).unwrap();
+    seen.note("the receive in ERR", stage.completion(0, &own));
+    seen.note("send in ERR", stage.post(&own, SendOperation::Send, &[sge]));
+    let done = until(&mut stage.ends, &mut stage.turn, |ends| ends[0].poll_cq(own.cq).unwrap());
+    seen.note("its completion", (done.wr_id, done.status));
+    seen.note("the kind of its completion", done.kind);
+    seen.note("receive in ERR", stage.ends[0].post_recv(own.qp, 7, &[sge]));
+    seen.note("its completion", stage.completion(0, &own));
+    stage.ends[0].modify_qp(own.qp, &QpAttributes::to(QpState::Reset)).unwrap();
+    seen.note("send in RESET again", stage.post(&own, SendOperation::Send, &[sge]));
+    let uc = Own::of(&mut stage.ends[0], Transport::Uc, false);
+    let all = stage.attributes(0, Qpn::new(9));
+    stage.ends[0].connect_qp(uc.qp, Transport::Uc, &all).unwrap();
+    seen.note("READ over UC", stage.post(&uc, SendOperation::Read(remote), &[sge]));
+}
+
+/// Requests that fail, each on a connection of its own: what both ends are told.
+fn statuses<P: Provider, T: FnMut(&mut [P; 2])>(stage: &mut Stage<P, T>, seen: &mut Seen) {
+    let whole = |_: &mut QpAttributes| ();
+    let [a, b] = &stage.connected(whole);
+    let wrong = Remote { rkey: b.mr.key ^ 0xff00, ..b.remote(0) };
+    seen.note("WRITE by a wrong key", stage.request(a, SendOperation::Write(wrong), &[a.sge(0, 8)]));
+    seen.note("the peer's event", stage.event(1, b));
+    seen.note("the next WRITE", stage.request(a, SendOperation::Write(b.remote(0)), &[a.sge(0, 8)]));
+    let [a, b] = &stage.connected(whole);
+    let beyond = Remote { address: b.mr.address + b.mr.len - 4, ..b.remote(0) };
+    seen.note("READ beyond the end", stage.request(a, SendOperation::Read(beyond), &[a.sge(0, 8)]));
+    seen.note("the peer's event", stage.event(1, b));
+    let [a, b] = &stage.connected(|all| all.access = Some(Access::REMOTE_READ));
+    seen.note("WRITE without the right", stage.request(a, SendOperation::Write(b.remote(0)), &[a.sge(0, 8)]));
+    seen.note("the peer's event", stage.event(1, b));
+    let [a, b] = &stage.connected(whole);
+    let add = SendOperation::FetchAdd { remote: b.remote(4), add: 1 };
+    seen.note("addition between two words", stage.request(a, add, &[a.sge(0, 8)]));
+    seen.note("the peer's event", stage.event(1, b));
+    let [a, b] = &stage.connected(whole);
+    let foreign = Sge { lkey: a.mr.key ^ 0xff00, ..a.sge(0, 8) };
+    seen.note("WRITE of a wrong local key", stage.request(a, SendOperation::Write(b.remote(0)), &[foreign]));
+    let [a, b] = &stage.connected(whole);
+    stage.ends[1].post_recv(b.qp, 6, &[b.sge(0, 4)]).unwrap();
+    seen.note("SEND into a short receive", stage.request(a, SendOperation::Send, &[a.sge(0, 8)]));
+    seen.note("the receive", stage.completion(1, b));
+    let [a, b] = &stage.connected(|all| all.rnr_retry = Some(0));
+    seen.note("SEND to no receive", stage.request(a, SendOperation::Send, &[a.sge(0, 8)]));
+    let qp = b.qp;
+    stage.ends[1].post_recv(qp, 6, &[b.sge(0, 8)]).unwrap();
+    stage.ends[1].modify_qp(qp, &QpAttributes::to(QpState::Err)).unwrap();
+    seen.note("a receive that ERR flushes", stage.completion(1, b));
+    let [a, b] = &stage.connected(|all| (all.retry_cnt, all.timeout) = (Some(1), Some(8)));
+    let remote = b.remote(0);
+    stage.ends[1].destroy_qp(b.qp).unwrap();
+    seen.note("WRITE to nobody", stage.request(a, SendOperation::Write(remote), &[a.sge(0, 8)]));
+}
+
+/// What differs, by what was done: over the RoCE device, and over a NIC.
+const DIFFERENCES: [(&str, &str, &str); 2] = [
+    ("memory window", "Ok(())", r#"Err(Value("memory window through rdma-core"))"#),
+    // libibverbs leaves it undefined.
+    ("the kind of its completion", "Send", "Unknown"),
+];
+
+#[test]
+fn both_providers_show_a_program_the_same() {
+    let Some((nics, gids)) = connectxs("conformance::both_providers_show_a_program_the_same") else { return };
+    let over_nics = observe(nics, gids, |_| std::thread::yield_now());
+    let (devices, gids) = roce_devices();
+    let over_devices = observe(devices, gids, wire());
+    let differences: Vec<_> = over_devices
+        .iter()
+        .zip(&over_nics)
+        .filter(|(device, nic)| device != nic)
+        .map(|((what, device), (_, nic))| (*what, device.as_str(), nic.as_str()))
+        .collect();
+    assert_eq!(differences, DIFFERENCES);
+    assert_eq!(over_devices.len(), over_nics.len());
+}
