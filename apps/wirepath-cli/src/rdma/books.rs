@@ -131,6 +131,7 @@ impl BooksOptions {
         EndOptions {
             peer: Some(self.peer),
             serve: false,
+            device: None,
             via: self.via.clone(),
             size: TOGETHER * SLOT_LEN as u32,
             count: 1,

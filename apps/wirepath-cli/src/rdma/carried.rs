@@ -1,4 +1,4 @@
-//! What carries the packets of an end: a port, or a cable to the peer.
+//! What carries the packets of an end: a port, a cable to the peer, or a NIC.
 
 use std::error::Error;
 use std::net::Ipv4Addr;
@@ -6,17 +6,23 @@ use std::time::{Duration, Instant};
 
 use ::rdma::cable::{Cable, CableError, CabledDevice, FramedTcp, SharedMemory, SharedMemoryListener, Ticket};
 use ::rdma::port::RocePort;
-use ::rdma::roce::{Addresses, Device, Link, Path};
+use ::rdma::provider::{Provider, RdmaCore};
+use ::rdma::roce::{Addresses, Device, DeviceError, Event, Link, Path};
 
 use super::exchange::Connection;
+use super::via;
 
 /// How long the client may take to connect a second time.
 const CABLE_SPAN: Duration = Duration::from_secs(5);
+
+/// Of a NIC, turns between two looks for an event, each a system call.
+const TURNS_PER_LOOK: u32 = 1024;
 
 /// A device with what carries its packets.
 pub(super) enum Carried {
     Port(Box<RocePort>),
     Cable { device: Box<CabledDevice<LateCable>>, begun: Instant },
+    Nic { nic: Box<RdmaCore>, turns: u32 },
 }
 
 impl Carried {
@@ -26,17 +32,41 @@ impl Carried {
         Self::Cable { device: Box::new(device), begun: Instant::now() }
     }
 
-    pub(super) fn device(&self) -> &Device {
+    /// A NIC of rdma-core.
+    pub(super) fn by_nic(nic: RdmaCore) -> Self {
+        Self::Nic { nic: Box::new(nic), turns: 0 }
+    }
+
+    /// The device in software, which counts; a NIC's counters are the kernel's.
+    pub(super) fn device(&self) -> Option<&Device> {
         match self {
-            Self::Port(port) => port.device(),
-            Self::Cable { device, .. } => device.device(),
+            Self::Port(port) => Some(port.device()),
+            Self::Cable { device, .. } => Some(device.device()),
+            Self::Nic { .. } => None,
         }
     }
 
-    pub(super) fn device_mut(&mut self) -> &mut Device {
+    pub(super) fn provider(&self) -> &dyn Provider {
+        match self {
+            Self::Port(port) => port.device(),
+            Self::Cable { device, .. } => device.device(),
+            Self::Nic { nic, .. } => &**nic,
+        }
+    }
+
+    pub(super) fn provider_mut(&mut self) -> &mut dyn Provider {
         match self {
             Self::Port(port) => port.device_mut(),
             Self::Cable { device, .. } => device.device_mut(),
+            Self::Nic { nic, .. } => &mut **nic,
+        }
+    }
+
+    /// The next event. Of a NIC one is looked for in some turns alone.
+    pub(super) fn next_event(&mut self) -> Result<Option<Event>, DeviceError> {
+        match self {
+            Self::Nic { turns, .. } if *turns % TURNS_PER_LOOK != 0 => Ok(None),
+            _ => self.provider_mut().next_event(),
         }
     }
 
@@ -45,6 +75,11 @@ impl Carried {
         match self {
             Self::Port(port) => Ok(port.turn()),
             Self::Cable { device, begun } => device.turn(begun.elapsed().as_nanos() as u64),
+            // It moves them itself: no core is given up for each look at its completions.
+            Self::Nic { turns, .. } => {
+                *turns = turns.wrapping_add(1);
+                Ok((*turns % TURNS_PER_LOOK) as usize)
+            }
         }
     }
 
@@ -75,6 +110,19 @@ impl Carried {
 pub(super) fn cable_path() -> Path {
     let link = Link { destination: [0; 6], source: [0; 6], vlan: None };
     Path::new(link, Addresses::Ipv4 { source: Ipv4Addr::LOCALHOST, destination: Ipv4Addr::LOCALHOST })
+}
+
+/// The way of a NIC, which has resolved it where it needs that: the kernel finds the MAC address.
+pub(super) fn nic_path(nic: &RdmaCore, peer: Ipv4Addr, traffic_class: u8) -> Result<Path, String> {
+    let source = via::source(peer)?;
+    if !nic.gids().any(|gid| gid == source.to_ipv6_mapped()) {
+        return Err(format!(
+            "the kernel reaches {peer} from {source}, which is no GID of the NIC: choose another --device, or give \
+             its interface an address of the peer's network"
+        ));
+    }
+    let link = Link { destination: [0; 6], source: [0; 6], vlan: None };
+    Ok(Path { traffic_class, ..Path::new(link, Addresses::Ipv4 { source, destination: peer }) })
 }
 
 /// A cable, or why there is none. The server says where it listens, the client whether it has come

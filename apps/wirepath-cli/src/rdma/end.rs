@@ -9,17 +9,18 @@ use std::time::{Duration, Instant};
 use ::rdma::cable::{ACK_TIMEOUT, Carrier};
 use ::rdma::cm::{CmConfig, Manager};
 use ::rdma::port::{RocePort, RocePortOptions, first_psn};
+use ::rdma::provider::{Provider, RdmaCore};
 use ::rdma::roce::{
-    Access, Addresses, Buffer, CompletionKind, CqHandle, Data, Destination, Device, DeviceConfig, Event, GRH_LEN, Mr,
-    Mtu, Path, PdHandle, QpAttributes, QpCounters, QpHandle, QpOptions, QpState, Region, Remote, SendOperation,
-    SendRequest, Sge, SrqHandle, Status, WorkCompletion,
+    Access, Addresses, Buffer, CompletionKind, CqHandle, Data, Destination, Device, DeviceConfig, DeviceError, Event,
+    GRH_LEN, Mr, Mtu, Path, PdHandle, QpAttributes, QpCounters, QpHandle, QpOptions, QpState, Region, Remote,
+    SendOperation, SendRequest, Sge, SrqHandle, Status, WorkCompletion,
 };
 use ::rdma::wire::opcode::Transport;
 use ::rdma::wire::psn::Psn;
 use ::rdma::wire::qpn::Qpn;
 use wirepath::worker::StopFlag;
 
-use super::carried::{Carried, cable_path};
+use super::carried::{Carried, cable_path, nic_path};
 use super::exchange::Connection;
 use super::over::Choice;
 use super::pattern::Mark;
@@ -36,11 +37,6 @@ const NEIGHBOR_SPAN: Duration = Duration::from_secs(5);
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// The same of a service that sends nothing again: one lost packet ends the game.
 const SILENCE_MAX_UNRELIABLE: Duration = Duration::from_secs(10);
-// The values of ibv_rc_pingpong: 0.64 ms for a peer without a receive, 67 ms for an
-// acknowledgment, and as many retries as there can be.
-const MIN_RNR_TIMER: u8 = 12;
-const TIMEOUT: u8 = 14;
-const RETRIES: u8 = 7;
 /// Four times the time to an acknowledgment, which a peer may take for one.
 const QUIET_SPAN: Duration = Duration::from_millis(300);
 /// How long a peer may go on behind the end.
@@ -68,6 +64,8 @@ pub(super) struct End {
     mr: Mr,
     mtu: Mtu,
     psn: Psn,
+    /// Of the packets of a NIC.
+    traffic_class: u8,
     stop: StopFlag,
 }
 
@@ -99,7 +97,7 @@ impl End {
         if service == Service::Ud && options.size > mtu.bytes() {
             return Err(format!("a datagram is one packet, of up to {mtu} bytes on this link: choose --size").into());
         }
-        let device = carried.device_mut();
+        let device = carried.provider_mut();
         let pd = device.create_pd()?;
         let cq = device.create_cq(2 * (RECEIVES + depth))?;
         // perftest's tools reach for the whole of a page, whatever the message's length. The
@@ -139,6 +137,7 @@ impl End {
             mr,
             mtu,
             psn,
+            traffic_class: options.traffic_class,
             stop: stop.clone(),
         })
     }
@@ -147,7 +146,11 @@ impl End {
     pub(super) fn path(&mut self, peer: Ipv4Addr) -> Result<Path, Box<dyn Error>> {
         let begun = Instant::now();
         loop {
-            let Carried::Port(port) = &mut self.carried else { return Ok(cable_path()) };
+            let port = match &mut self.carried {
+                Carried::Port(port) => port,
+                Carried::Cable { .. } => return Ok(cable_path()),
+                Carried::Nic { nic, .. } => return Ok(nic_path(nic, peer, self.traffic_class)?),
+            };
             if let Some(path) = port.path(peer)? {
                 return Ok(path);
             }
@@ -172,30 +175,23 @@ impl End {
     /// Leads the queue pair to RTS.
     pub(super) fn connect(&mut self, peer: &PeerQp, path: Path) -> Result<(), Box<dyn Error>> {
         self.mtu = self.mtu.min(peer.mtu);
-        let timeout = if self.carried.is_cabled() { ACK_TIMEOUT } else { TIMEOUT };
-        let (is_connected, is_reliable) = (!self.is_datagram(), self.service.transport() == Transport::Rc);
-        let rtr = QpAttributes {
-            path: is_connected.then_some(path),
-            mtu: is_connected.then_some(self.mtu),
-            destination: is_connected.then_some(peer.qpn),
-            rq_psn: is_connected.then_some(peer.psn),
-            max_dest_rd_atomic: is_reliable.then_some(RD_ATOMICS),
-            min_rnr_timer: is_reliable.then_some(MIN_RNR_TIMER),
-            ..QpAttributes::to(QpState::Rtr)
-        };
-        let rts = QpAttributes {
+        let usual = QpAttributes::connection(path, peer.qpn);
+        let connection = QpAttributes {
+            mtu: Some(self.mtu),
+            rq_psn: Some(peer.psn),
             sq_psn: Some(self.psn),
-            max_rd_atomic: is_reliable.then_some(peer.rd_atomics.min(RD_ATOMICS)),
-            retry_cnt: is_reliable.then_some(RETRIES),
-            rnr_retry: is_reliable.then_some(RETRIES),
-            timeout: is_reliable.then_some(timeout),
-            ..QpAttributes::to(QpState::Rts)
+            max_dest_rd_atomic: Some(RD_ATOMICS),
+            max_rd_atomic: Some(peer.rd_atomics.min(RD_ATOMICS)),
+            timeout: if self.carried.is_cabled() { Some(ACK_TIMEOUT) } else { usual.timeout },
+            ..usual
         };
         let (qp, pd) = (self.qp, self.pd);
         if self.is_datagram() {
             let ah = self.device().create_ah(pd, &path)?;
             self.destination = Some(Destination { ah, qpn: peer.qpn, qkey: QKEY });
         }
+        // In INIT it is, with receives.
+        let [_, rtr, rts] = connection.steps(self.service.transport());
         self.device().modify_qp(qp, &rtr)?;
         self.device().modify_qp(qp, &rts)?;
         Ok(())
@@ -238,7 +234,11 @@ impl End {
         if self.carrier == Carrier::FramedTcp {
             self.carried.frame_in_tcp(connection).map_err(|error| format!("{}: {error}", self.why))?;
         }
-        eprintln!("wirepath: queue pair {:#x}: {}, because {}", self.qpn().get(), self.carrier, self.why);
+        let by = match self.carried {
+            Carried::Nic { .. } => self.by(),
+            _ => self.carrier.to_string(),
+        };
+        eprintln!("wirepath: queue pair {:#x}: {by}, because {}", self.qpn().get(), self.why);
         Ok(())
     }
 
@@ -280,23 +280,43 @@ impl End {
 
     /// What carries the packets, in words.
     pub(super) fn by(&self) -> String {
-        match self.carrier {
-            Carrier::RoceV2 => format!("{} over {}", self.carrier, self.via),
-            carrier => carrier.to_string(),
+        match (&self.carried, self.carrier) {
+            (Carried::Nic { .. }, _) => format!("RoCEv2 by the NIC {}", self.via),
+            (_, Carrier::RoceV2) => format!("{} over {}", self.carrier, self.via),
+            (_, carrier) => carrier.to_string(),
         }
     }
 
-    /// What became of packets that no queue pair got, in words.
-    pub(super) fn drops(&self) -> String {
-        let counters = self.carried.device().counters();
-        let dropped = counters.malformed
-            + counters.unknown_qp
-            + counters.qp_state
-            + counters.pkey_violations
-            + counters.wrong_transport
-            + counters.wrong_address
-            + counters.qkey_violations;
-        format!("{} packets with a wrong ICRC, {dropped} dropped", counters.icrc_errors)
+    /// What was sent again, and what was dropped, in words.
+    pub(super) fn losses(&self) -> String {
+        let Some(device) = self.carried.device() else { return self.nic_counts() };
+        let counters = self.counters();
+        let naks: u64 = counters.naks_rx.iter().sum();
+        format!(
+            "{} packets sent again, {} timeouts, {naks} NAKs, {} RNR NAKs; {}",
+            counters.retransmits,
+            counters.timeouts,
+            counters.rnr_naks_rx,
+            drops(device)
+        )
+    }
+
+    /// What has arrived, and what was dropped, in words.
+    pub(super) fn arrivals(&self) -> String {
+        let Some(device) = self.carried.device() else { return self.nic_counts() };
+        let counters = self.counters();
+        format!(
+            "{} packets arrived, {} duplicates, {} out of sequence; {}",
+            counters.packets_rx,
+            counters.duplicates,
+            counters.out_of_sequence,
+            drops(device)
+        )
+    }
+
+    /// Where the packets of a NIC are counted.
+    fn nic_counts(&self) -> String {
+        format!("packets are counted in /sys/class/infiniband/{}/ports/1/hw_counters", self.via)
     }
 
     /// The queue pair.
@@ -328,12 +348,12 @@ impl End {
         Ok(self.device().post_recv(qp, 0, &sge)?)
     }
 
-    fn device(&mut self) -> &mut Device {
-        self.carried.device_mut()
+    fn device(&mut self) -> &mut dyn Provider {
+        self.carried.provider_mut()
     }
 
     pub(super) fn qpn(&self) -> Qpn {
-        self.carried.device().qpn(self.qp).unwrap_or(Qpn::new(0))
+        self.carried.provider().qpn(self.qp).unwrap_or(Qpn::new(0))
     }
 
     pub(super) fn psn(&self) -> Psn {
@@ -352,7 +372,7 @@ impl End {
 
     /// What the queue pair counted.
     pub(super) fn counters(&self) -> QpCounters {
-        self.carried.device().qp_counters(self.qp).unwrap_or_default()
+        self.carried.device().and_then(|device| device.qp_counters(self.qp)).unwrap_or_default()
     }
 
     /// One turn of the worker; yields the core while nothing arrives.
@@ -372,6 +392,7 @@ impl End {
     pub(super) fn linger(&mut self) {
         let (begun, mut heard, mut packets) = (Instant::now(), Instant::now(), self.counters().packets_rx);
         let is_over = |heard: Instant| heard.elapsed() >= QUIET_SPAN || begun.elapsed() >= LINGER_MAX;
+        // A NIC answers without us, for as long as its queue pair is there.
         while self.service.transport() == Transport::Rc && !is_over(heard) && !self.is_stopping() {
             self.turn();
             let now = self.counters().packets_rx;
@@ -418,26 +439,31 @@ impl End {
     pub(super) fn poll(&mut self) -> Result<Option<WorkCompletion>, Box<dyn Error>> {
         // Before the completions, which say only that the queue pair has failed, and not why.
         self.check_events()?;
-        match self.next_completion() {
+        match self.completion()? {
             Some(done) if done.status != Status::Success => Err(failure(done).into()),
             done => Ok(done),
         }
     }
 
     /// Fails for an event behind which no test goes on.
-    fn check_events(&mut self) -> Result<(), &'static str> {
-        while let Some(event) = self.device().next_event() {
+    fn check_events(&mut self) -> Result<(), Box<dyn Error>> {
+        while let Some(event) = self.carried.next_event()? {
             if let Some(why) = fault(event) {
-                return Err(why);
+                return Err(why.into());
             }
         }
         Ok(())
     }
 
     /// A completion that is there, also one that failed.
-    pub(super) fn next_completion(&mut self) -> Option<WorkCompletion> {
+    fn completion(&mut self) -> Result<Option<WorkCompletion>, DeviceError> {
         let cq = self.cq;
         self.device().poll_cq(cq)
+    }
+
+    /// The same of a device in software, whose queues do not fail so.
+    pub(super) fn next_completion(&mut self) -> Option<WorkCompletion> {
+        self.completion().ok().flatten()
     }
 
     /// Turns the worker until something completes.
@@ -503,6 +529,11 @@ fn open_carrier(
     psn: Psn,
     stop: &StopFlag,
 ) -> Result<Opened, Box<dyn Error>> {
+    if let Some(name) = &options.device {
+        let nic = open_nic(name)?;
+        let mtu = options.mtu_on(nic.mtu()?)?;
+        return Ok(Opened { carried: Carried::by_nic(nic), carrier: Carrier::RoceV2, why, via: name.clone(), mtu });
+    }
     let cable_mtu = options.mtu.unwrap_or(Mtu::B4096);
     let by_cable = |carrier, why| {
         let config = DeviceConfig { mtu: cable_mtu, rd_atomics: RD_ATOMICS, ..DeviceConfig::default() };
@@ -521,6 +552,11 @@ fn open_carrier(
         Err(error) if carrier.is_none() => Ok(by_cable(Carrier::FramedTcp, format!("{via} was not opened: {error}"))),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Opens a NIC by its name.
+pub(super) fn open_nic(name: &str) -> Result<RdmaCore, String> {
+    RdmaCore::open(name).map_err(|error| format!("{name}: {error}"))
 }
 
 fn open_port(via: &str, options: &EndOptions, psn: Psn, stop: &StopFlag) -> Result<RocePort, String> {
@@ -549,13 +585,9 @@ impl Service {
 }
 
 fn init(service: Service) -> QpAttributes {
-    let is_datagram = service == Service::Ud;
-    QpAttributes {
-        pkey_index: Some(0),
-        port: Some(1),
-        qkey: is_datagram.then_some(QKEY),
-        access: (!is_datagram).then_some(remote_access()),
-        ..QpAttributes::to(QpState::Init)
+    match service {
+        Service::Ud => QpAttributes::datagrams(QKEY).steps(Transport::Ud)[0],
+        _ => QpAttributes::init(remote_access()),
     }
 }
 
@@ -572,6 +604,19 @@ const fn fault(event: Event) -> Option<&'static str> {
         Event::QpAccessError(_) => Some("the peer reached for memory without the right to, and was refused"),
         _ => None,
     }
+}
+
+/// What became of packets that no queue pair got, in words.
+fn drops(device: &Device) -> String {
+    let counters = device.counters();
+    let dropped = counters.malformed
+        + counters.unknown_qp
+        + counters.qp_state
+        + counters.pkey_violations
+        + counters.wrong_transport
+        + counters.wrong_address
+        + counters.qkey_violations;
+    format!("{} packets with a wrong ICRC, {dropped} dropped", counters.icrc_errors)
 }
 
 pub(super) fn failure(done: WorkCompletion) -> String {

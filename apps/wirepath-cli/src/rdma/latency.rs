@@ -232,7 +232,7 @@ impl<'a> Game<'a> {
         let mut out = io::stdout().lock();
         writeln!(out, "{turns:?} of {size} bytes in turn, {count} times; {}, MTU {}", end.by(), end.mtu())?;
         writeln!(out, "half a round trip: {}", transfer::latencies(&self.half_trips.latencies))?;
-        writeln!(out, "{}", transfer::losses(end))?;
+        writeln!(out, "{}", end.losses())?;
         writeln!(out, "{}", verified(self.verified))?;
         Ok(())
     }

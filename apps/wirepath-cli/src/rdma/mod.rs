@@ -1,5 +1,5 @@
-//! `wirepath rdma`: RoCE in software on a port, against the examples of rdma-core and perftest, or
-//! against itself.
+//! `wirepath rdma`: RoCE in software on a port, or by a NIC, against the examples of rdma-core and
+//! perftest, or against itself.
 //!
 //! The queue pairs of both ends are told by TCP over the kernel's sockets; the packets of RoCE go
 //! past the kernel.
@@ -31,7 +31,8 @@ use wirepath::worker::StopFlag;
 /// Messages longer than this are of no use here.
 const SIZE_MAX: u32 = 64 << 20;
 
-/// Speaks RoCE in software on a port: messages, reads and writes of a peer's memory, atomics.
+/// Speaks RoCE in software on a port, or by a NIC: messages, reads and writes of a peer's memory,
+/// atomics.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     wirepath rdma devices                                        mode, state, addresses, PFC and ECN of each device\n  \
@@ -43,6 +44,7 @@ const SIZE_MAX: u32 = 64 << 20;
     wirepath rdma pingpong --serve --via eth1 --service ud       the peer is ibv_ud_pingpong -g INDEX\n  \
     wirepath rdma pingpong 10.0.0.1 --via eth1 --cm              the peer is rping -s -V\n  \
     wirepath rdma send --serve --via eth1 --cm --count 10        the peer is ucmatose -s ADDRESS\n  \
+    wirepath rdma write 10.0.0.1 --device mlx5_0                 by a NIC; the peer may be ib_write_bw\n  \
     wirepath rdma books 10.0.0.1 --via eth1 --symbol AAPL        a book of a feed handler, from its memory\n  \
     ib_write_bw -d rxe0 -x INDEX 10.0.0.2                        the other end on Linux\n\
 The peer's address is that of its port; both ends listen and connect by TCP port 18515, or with --cm by\n\
@@ -120,6 +122,10 @@ pub(crate) struct EndOptions {
     /// The port: eth1 (AF_XDP), mlx5:eth1; by default the one by which the kernel reaches the peer
     #[arg(long, value_name = "PORT")]
     via: Option<String>,
+    /// The NIC that does it, as `wirepath rdma devices` names it: mlx5_0. Without it, RoCE in
+    /// software
+    #[arg(long, value_name = "NIC", conflicts_with_all = ["via", "over", "cm"])]
+    device: Option<String>,
     /// What carries the packets. A server does as its client says; RDMA_CM is over RoCE always
     #[arg(long, value_enum, default_value_t = over::Over::Auto, conflicts_with = "cm")]
     over: over::Over,

@@ -53,8 +53,18 @@ impl Choice {
         Self { carrier: Some(Carrier::RoceV2), why, is_asked_for: true }
     }
 
+    /// RoCE by a NIC, where the user has named one. The peer may be a NIC or software: the packets
+    /// are the same.
+    fn of_nic(options: &EndOptions) -> Option<Self> {
+        let why = format!("--device names {}", options.device.as_deref()?);
+        Some(Self { carrier: Some(Carrier::RoceV2), why, is_asked_for: true })
+    }
+
     /// That of a client.
     pub(super) fn of_client(options: &EndOptions, peer: Ipv4Addr) -> Self {
+        if let Some(choice) = Self::of_nic(options) {
+            return choice;
+        }
         let (carrier, why) = match (options.over.carrier(), &options.via) {
             (Some(carrier), _) => (Some(carrier), "--over says so".to_owned()),
             (None, Some(via)) => (Some(Carrier::RoceV2), format!("--via names the port {via}")),
@@ -80,6 +90,12 @@ impl Choice {
         connection: &Connection,
     ) -> Result<(Self, EndOptions), String> {
         let carrier = client.unwrap_or(Carrier::RoceV2);
+        if let Some(choice) = Self::of_nic(options) {
+            if carrier != Carrier::RoceV2 {
+                return Err(format!("the peer wants {carrier}, and --device says RoCE by a NIC: give both ends one"));
+            }
+            return Ok((choice, options.clone()));
+        }
         if let Some(ours) = options.over.carrier().filter(|ours| *ours != carrier) {
             return Err(format!("the peer wants {carrier}, and --over says {ours}: give both ends the same"));
         }

@@ -41,19 +41,15 @@ pub(super) fn run(options: &PingpongOptions, stop: &StopFlag) -> Result<(), Box<
         // Other programs have closed it before the first message.
         false => end.linger(),
     }
-    let counters = end.counters();
     writeln!(
         io::stdout().lock(),
-        "{} messages of {} bytes each way in {:.3} s, {:.1} us a round trip; MTU {}, {} sent again, {} timeouts; \
-         {}; {verified}",
+        "{} messages of {} bytes each way in {:.3} s, {:.1} us a round trip; MTU {}; {}; {verified}",
         options.count,
         options.size,
         span.as_secs_f64(),
         span.as_secs_f64() * 1e6 / f64::from(options.count),
         end.mtu(),
-        counters.retransmits,
-        counters.timeouts,
-        end.drops(),
+        end.losses(),
     )?;
     Ok(())
 }
@@ -170,7 +166,9 @@ pub(super) fn play(
     let mut bytes = 0;
     let (mut sent, mut completed, mut received) = (0, 0, 0);
     let mut posted = options.count.min(RECEIVES);
-    while received < options.count || completed < options.count {
+    // The server's message answers the client's: with the last one the client knows that its own has
+    // arrived, and a server that is done may take the acknowledgment with it.
+    while received < options.count || completed < options.count && !is_client {
         // The client is one message ahead of the server.
         let may_send = if is_client { received >= sent } else { received > sent };
         if sent < options.count && completed == sent && may_send {
@@ -178,7 +176,8 @@ pub(super) fn play(
             end.post(SendOperation::Send, options.size)?;
             sent += 1;
         }
-        match end.wait()?.kind {
+        let counts = (options.count, completed, received);
+        match end.wait().map_err(|error| interrupted(&*error, counts))?.kind {
             CompletionKind::Receive => {
                 if is_ours {
                     let (at, memory) = (at + header_len, end.memory());
@@ -195,4 +194,14 @@ pub(super) fn play(
         }
     }
     Ok(is_ours.then_some(bytes))
+}
+
+/// Why a game ended early, and where: messages that were to be sent each way, that were
+/// acknowledged, and that were received.
+fn interrupted(error: &dyn Error, (count, acknowledged, received): (u32, u32, u32)) -> String {
+    if received == count && acknowledged + 1 == count {
+        let why = "all messages but our last are acknowledged: the peer has left, or did not get that one";
+        return format!("{error}; {why}");
+    }
+    format!("{error}; of {count} messages each way {acknowledged} were acknowledged, and {received} received")
 }

@@ -82,8 +82,10 @@ fn ask(end: &mut End, connected: &mut Connected, size: u32, number: u32) -> Resu
     }
     let mut written = vec![0; size as usize];
     end.memory().read(to, &mut written);
-    if written != message {
-        return Err(format!("round {number}: the peer has written other bytes than those that it read").into());
+    if let Some(at) = (0..message.len()).find(|at| written[*at] != message[*at]) {
+        let (ours, theirs) = (message[at], written[at]);
+        let what = format!("the peer has written other bytes than those that it read: byte {at} is");
+        return Err(format!("round {number}: {what} {theirs:#04x} and was {ours:#04x}").into());
     }
     Ok(())
 }

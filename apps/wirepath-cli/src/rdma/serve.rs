@@ -13,7 +13,7 @@ use ::rdma::roce::{CompletionKind, Mtu};
 use wirepath::worker::StopFlag;
 
 use super::carried::cable_path;
-use super::end::{End, RECEIVES};
+use super::end::{End, RECEIVES, open_nic};
 use super::exchange::{Connection, FAREWELL_MAX};
 use super::latency::{self, Turns};
 use super::over::Choice;
@@ -65,16 +65,11 @@ pub(super) fn run(
         Some(_) => "the peer verifies what it gets".to_owned(),
         None => verified(None),
     };
-    let counters = end.counters();
+    let arrivals = end.arrivals();
     writeln!(
         io::stdout().lock(),
-        "served {}: {received} messages received; {} packets arrived, {} duplicates, {} out of sequence; {}; MTU {}; \
-         {compared}",
+        "served {}: {received} messages received; {arrivals}; MTU {}; {compared}",
         peer.address,
-        counters.packets_rx,
-        counters.duplicates,
-        counters.out_of_sequence,
-        end.drops(),
         end.mtu(),
     )?;
     Ok(())
@@ -83,11 +78,12 @@ pub(super) fn run(
 /// The largest payload of a packet that this end takes, before it is known what carries them.
 fn mtu_to_offer(options: &EndOptions, connection: &Connection) -> Result<Mtu, String> {
     let local = connection.local()?;
-    let link = match &options.via {
-        Some(via) => mtu_of(via)?,
+    let link = match (&options.device, &options.via) {
+        (Some(device), _) => open_nic(device).and_then(|nic| nic.mtu().map_err(|error| error.to_string()))?,
+        (None, Some(via)) => mtu_of(via)?,
         // No link is between two ends on one host.
-        None if via::is_local(connection.peer()?) => Mtu::B4096,
-        None => via::with(local).and_then(|via| mtu_of(&via)).unwrap_or(Mtu::B4096),
+        (None, None) if via::is_local(connection.peer()?) => Mtu::B4096,
+        (None, None) => via::with(local).and_then(|via| mtu_of(&via)).unwrap_or(Mtu::B4096),
     };
     options.mtu_on(link)
 }

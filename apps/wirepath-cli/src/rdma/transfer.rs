@@ -203,7 +203,7 @@ fn report(
     writeln!(out, "post to completion: {}", self::latencies(latencies))?;
     let rate = f64::from(*count) / seconds;
     writeln!(out, "{rate:.0} a second, {:.3} Gbit/s", rate * f64::from(*size) * 8.0 / 1e9)?;
-    writeln!(out, "{}", losses(end))?;
+    writeln!(out, "{}", end.losses())?;
     match operation {
         Operation::Send | Operation::Write => {}
         Operation::Read | Operation::Atomic => writeln!(out, "{}", verified(*bytes))?,
@@ -216,17 +216,4 @@ pub(super) fn latencies(of: &Histogram<u64>) -> String {
     let us = |ns: u64| ns as f64 / 1e3;
     let [p50, p99] = [0.5, 0.99].map(|part| us(of.value_at_quantile(part)));
     format!("min {:.1} us, p50 {p50:.1}, p99 {p99:.1}, max {:.1}", us(of.min()), us(of.max()))
-}
-
-/// What was sent again, and what was dropped, in words.
-pub(super) fn losses(end: &End) -> String {
-    let counters = end.counters();
-    let naks: u64 = counters.naks_rx.iter().sum();
-    format!(
-        "{} packets sent again, {} timeouts, {naks} NAKs, {} RNR NAKs; {}",
-        counters.retransmits,
-        counters.timeouts,
-        counters.rnr_naks_rx,
-        end.drops()
-    )
 }

@@ -42,7 +42,7 @@ pub(super) fn is_local(address: Ipv4Addr) -> bool {
 
 /// The address of ours from which the kernel sends to `peer`. Nothing is sent: a datagram socket
 /// that is connected has the address of its route.
-fn source(peer: Ipv4Addr) -> Result<Ipv4Addr, String> {
+pub(super) fn source(peer: Ipv4Addr) -> Result<Ipv4Addr, String> {
     let source = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
         .and_then(|socket| socket.connect((peer, ROCE_PORT)).and_then(|()| socket.local_addr()))
         .map_err(|error| format!("the kernel has no route to {peer}: {error}"))?;

@@ -1,5 +1,6 @@
 //! The other end is a program of rdma-core on a software ConnectX, which shares no code about RoCE
-//! with our stage. Ours is on AF_XDP, or on the queues of a software ConnectX too.
+//! with our stage. Ours is on AF_XDP, on the queues of a software ConnectX, or one does RDMA for us
+//! too.
 
 use std::process::{Child, Output};
 
@@ -8,11 +9,22 @@ use wirepath_tests::live::{FAR, NEAR, THEIRS, Wire};
 
 use crate::ends::{UNDAMAGED, check, run_in, start, start_under, wait_for_listener};
 
-/// Our port, as `--via` names it.
+/// Our port, as `--via` names it, or the NIC that `--device` names.
 #[derive(Clone, Copy, Debug)]
 enum Port {
     AfXdp,
     Mlx5,
+    Nic,
+}
+
+impl Port {
+    /// What our end says when it is content: by a NIC others count.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::AfXdp | Self::Mlx5 => UNDAMAGED,
+            Self::Nic => "packets are counted in /sys/class/infiniband/mlx5_0/",
+        }
+    }
 }
 
 /// A cable whose ends have addresses; `None`, with the reason, where nothing can be tested.
@@ -29,12 +41,11 @@ fn wire(test: &str, program: &str, package: &str) -> Option<Wire> {
 /// Starts our end at the near end of the cable.
 fn ours(wire: &Wire, port: Port, arguments: &str) -> Child {
     let softhca = program().unwrap().to_str().unwrap();
+    let launcher = [softhca, "run", "--strict", "--wire", NEAR, "--"];
     match port {
         Port::AfXdp => start(&wire.near, &format!("{arguments} --via {NEAR}")),
-        Port::Mlx5 => {
-            let launcher = [softhca, "run", "--strict", "--wire", NEAR, "--"];
-            start_under(&wire.near, &launcher, &format!("{arguments} --via mlx5:{NEAR}"))
-        }
+        Port::Mlx5 => start_under(&wire.near, &launcher, &format!("{arguments} --via mlx5:{NEAR}")),
+        Port::Nic => start_under(&wire.near, &launcher, &format!("{arguments} --device mlx5_0")),
     }
 }
 
@@ -50,7 +61,7 @@ fn ask(wire: &Wire, port: Port, options: &[&str], program: &str, verb: &str) {
     let server = theirs(wire, options, program);
     wait_for_listener(&wire.far);
     let client = ours(wire, port, &format!("{verb} {THEIRS}"));
-    check_both(program, verb, &[client, server].map(|end| end.wait_with_output().unwrap()));
+    check_both(port, program, verb, &[client, server].map(|end| end.wait_with_output().unwrap()));
 }
 
 /// Our server, their client.
@@ -59,18 +70,18 @@ fn serve(wire: &Wire, port: Port, options: &[&str], program: &str, verb: &str) {
     wait_for_listener(&wire.near);
     let client = theirs(wire, options, &format!("{program} 10.9.0.1"));
     let [client, server] = [client, server].map(|end| end.wait_with_output().unwrap());
-    check_both(program, verb, &[server, client]);
+    check_both(port, program, verb, &[server, client]);
 }
 
 /// Both are content. perftest ends with 1 where it cannot make out the speed of the processor's
 /// clock for its report, as on a busy machine.
 #[track_caller]
-fn check_both(program: &str, verb: &str, [ours, theirs]: &[Output; 2]) {
+fn check_both(port: Port, program: &str, verb: &str, [ours, theirs]: &[Output; 2]) {
     let said = [&theirs.stdout[..], &theirs.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     let is_well = theirs.status.success() || said.contains("Can't produce a report");
     assert!(is_well, "{program} against {verb}: {:?}, said\n{said}\nand ours:\n{ours:?}", theirs.status);
-    check(ours, UNDAMAGED);
+    check(ours, port.word());
 }
 
 /// Services and sizes of the pingpongs: the messages of UD are one packet.
@@ -82,7 +93,8 @@ const SRQ: (&str, &str, u32) = ("srq", "ibv_srq_pingpong -q 1", 4096);
 fn pingpong_of_each_service_is_played_in_both_roles() {
     let test = "pingpong_of_each_service_is_played_in_both_roles";
     let Some(wire) = wire(test, "ibv_rc_pingpong", "ibverbs-utils") else { return };
-    for (port, (service, program, size)) in [Port::AfXdp, Port::Mlx5].into_iter().cycle().zip(PINGPONGS) {
+    let ports = [Port::AfXdp, Port::Mlx5].into_iter().cycle().zip(PINGPONGS);
+    for (port, (service, program, size)) in ports.chain(PINGPONGS.map(|game| (Port::Nic, game))) {
         let program = format!("{program} -d mlx5_0 -g 1 -n 30 -s {size}");
         let verb = format!("pingpong --service {service} --size {size} --count 30");
         ask(&wire, port, &["--strict"], &program, &verb);
@@ -97,7 +109,7 @@ const VERBS: [(&str, &str); 4] = [("send", " -s 5000"), ("write", " -s 5000"), (
 fn perftest_is_served_and_asked_over_each_port() {
     let test = "perftest_is_served_and_asked_over_each_port";
     let Some(wire) = wire(test, "ib_write_bw", "perftest") else { return };
-    for port in [Port::AfXdp, Port::Mlx5] {
+    for port in [Port::AfXdp, Port::Mlx5, Port::Nic] {
         for (verb, size) in VERBS {
             let program = format!("ib_{verb}_bw -F -d mlx5_0 -x 1 -n 50{size}");
             ask(&wire, port, &["--strict"], &program, &format!("{verb} --size 5000 --count 50 --depth 4"));
@@ -117,5 +129,40 @@ fn reliable_messages_arrive_though_the_connectx_loses_and_disorders_packets() {
         let hostile = ["--hostile", hostile.as_str()];
         ask(&wire, Port::AfXdp, &hostile, &program, &format!("{verb} --size 5000 --count 50 --depth 4"));
         serve(&wire, Port::AfXdp, &hostile, &program, &format!("{verb} --size 5000"));
+    }
+}
+
+/// Our end by a NIC, and the other by one too, or in software on AF_XDP: in both roles, with tests
+/// of latency, and bytes that are compared.
+#[test]
+fn our_ends_speak_by_a_nic_and_with_software() {
+    let test = "our_ends_speak_by_a_nic_and_with_software";
+    let Some(wire) = wire(test, "ib_write_bw", "perftest") else { return };
+    let softhca = program().unwrap().to_str().unwrap();
+    let launcher = [softhca, "run", "--strict", "--wire", FAR, "--"];
+    for (verb, far) in
+        [("write", Port::Nic), ("send --latency", Port::Nic), ("read", Port::AfXdp), ("send", Port::AfXdp)]
+    {
+        let verb = format!("{verb} --size 3000 --count 50");
+        let far_end = |arguments: &str| match far {
+            Port::AfXdp => start(&wire.far, &format!("{arguments} --via {FAR}")),
+            _ => start_under(&wire.far, &launcher, &format!("{arguments} --device mlx5_0")),
+        };
+        for asks in [true, false] {
+            let (server, client) = if asks {
+                let server = far_end(&format!("{verb} --serve"));
+                wait_for_listener(&wire.far);
+                (server, ours(&wire, Port::Nic, &format!("{verb} {THEIRS}")))
+            } else {
+                let server = ours(&wire, Port::Nic, &format!("{verb} --serve"));
+                wait_for_listener(&wire.near);
+                (server, far_end(&format!("{verb} 10.9.0.1")))
+            };
+            let [server, client] = [server, client].map(|end| end.wait_with_output().unwrap());
+            let (near, other) = if asks { (&client, &server) } else { (&server, &client) };
+            check(near, Port::Nic.word());
+            check(near, "RoCEv2 by the NIC mlx5_0, because --device names mlx5_0");
+            check(other, far.word());
+        }
     }
 }
