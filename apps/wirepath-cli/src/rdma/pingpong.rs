@@ -166,8 +166,8 @@ pub(super) fn play(
     let mut bytes = 0;
     let (mut sent, mut completed, mut received) = (0, 0, 0);
     let mut posted = options.count.min(RECEIVES);
-    // The server's message answers the client's: with the last one the client knows that its own has
-    // arrived, and a server that is done may take the acknowledgment with it.
+    // The server's message answers the client's: with the last one the client knows that its own
+    // has arrived, and a server that is done may take the acknowledgment with it.
     while received < options.count || completed < options.count && !is_client {
         // The client is one message ahead of the server.
         let may_send = if is_client { received >= sent } else { received > sent };

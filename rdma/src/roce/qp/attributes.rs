@@ -188,9 +188,9 @@ impl QpAttributes {
     }
 
     /// All attributes of a connection, for [`steps`](Self::steps): those of `ibv_rc_pingpong`, with
-    /// one READ at once, packet numbers from 0 on and no right of the peer. A peer without a receive
-    /// is asked again after 0.64 ms; one without an answer after 67 ms, and seven times, so that one
-    /// that is gone is a failure after half a second.
+    /// one READ at once, packet numbers from 0 on and no right of the peer. A peer without a
+    /// receive is asked again after 0.64 ms, and one without an answer after 67 ms. Seven times, so
+    /// that a peer that is gone is a failure after half a second.
     pub fn connection(path: Path, destination: Qpn) -> Self {
         Self {
             state: None,
