@@ -9,6 +9,9 @@ const WIREPATH: &str = env!("CARGO_BIN_EXE_wirepath");
 /// What an end says of packets that were damaged or are of nobody.
 pub(crate) const UNDAMAGED: &str = "0 packets with a wrong ICRC, 0 dropped";
 
+/// What a server of a pingpong says whose client has left before its last acknowledgment came.
+pub(crate) const UNCERTAIN: &str = "all messages but our last are acknowledged";
+
 /// Starts the tool in a namespace.
 pub(crate) fn start(namespace: &Namespace, arguments: &str) -> Child {
     start_under(namespace, &[], arguments)

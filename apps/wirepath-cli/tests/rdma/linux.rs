@@ -8,7 +8,7 @@ use wirepath_tests::live::{FAR, NEAR, Wire, has_program};
 use wirepath_tests::roce_wire::{RoceWire, WireCounts, WireFaults};
 use wirepath_tests::rxe::{Finished, Guest, GuestConfig};
 
-use crate::ends::{UNDAMAGED, check, start, wait_for_listener};
+use crate::ends::{UNCERTAIN, UNDAMAGED, check, start, wait_for_listener};
 
 const GUEST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 9);
 /// The guest's end of its cable.
@@ -22,6 +22,8 @@ struct Lab {
     guest: Guest,
     /// Of the packets that both ends agree on, unless a test names another.
     mtu: u32,
+    /// The wire loses packets.
+    is_lossy: bool,
 }
 
 impl Lab {
@@ -37,7 +39,8 @@ impl Lab {
         for (end, interface) in [(&wire.near, NEAR), (&wire.far, FAR), (&wire.far, "br0")] {
             end.ip(&["link", "set", interface, "mtu", &link_mtu.to_string(), "up"]).unwrap();
         }
-        Some(Self { wire, guest, mtu: if link_mtu == JUMBO_MTU { 4096 } else { 1024 } })
+        let mtu = if link_mtu == JUMBO_MTU { 4096 } else { 1024 };
+        Some(Self { wire, guest, mtu, is_lossy: false })
     }
 
     /// The guest listens, and we ask.
@@ -70,7 +73,10 @@ impl Lab {
         let server = start(&self.wire.near, arguments);
         wait_for_listener(&self.wire.near);
         let finished = self.guest.run(&format!("{program} 10.9.0.1"));
-        check_both(program, &finished, server, UNDAMAGED);
+        // A client that has all messages leaves at once, and may take our last acknowledgment with
+        // it. That it has ended well says as much.
+        let certain = if self.is_lossy { &[UNDAMAGED, UNCERTAIN][..] } else { &[UNDAMAGED] };
+        check_both(program, &finished, server, certain);
     }
 
     /// A program in both roles: `verb` and its options are ours.
@@ -84,13 +90,13 @@ impl Lab {
         let server = start(&self.wire.near, arguments);
         let asks = format!("for i in 1 2 3 4 5 6 7 8 9; do {program} && exit 0; sleep 1; done; exit 1");
         let finished = self.guest.run(&asks);
-        check_both(program, &finished, server, &format!("MTU {}", self.mtu));
+        check_both(program, &finished, server, &[&format!("MTU {}", self.mtu)]);
     }
 }
 
-/// Both ends have succeeded, and ours has said `word`. Otherwise both are shown: either may be the
-/// reason that the other failed.
-fn check_both(program: &str, finished: &Finished, server: Child, word: &str) {
+/// The guest's end has succeeded, and ours has said one of `words`. Otherwise both are shown: either
+/// may be the reason that the other failed.
+fn check_both(program: &str, finished: &Finished, server: Child, words: &[&str]) {
     if finished.code != 0 {
         // The server may wait for this client still.
         Command::new("kill").args(["-INT", &server.id().to_string()]).status().unwrap();
@@ -100,7 +106,7 @@ fn check_both(program: &str, finished: &Finished, server: Child, word: &str) {
     let ours = String::from_utf8_lossy(&ours);
     let (code, theirs) = (finished.code, &finished.output);
     assert_eq!(code, 0, "our server ended by {} and said:\n{ours}\n{program} said:\n{theirs}", output.status);
-    check(&output, word);
+    assert!(words.iter().any(|word| ours.contains(word)), "{program} has ended well, and our server said:\n{ours}");
 }
 
 /// A tool of perftest. Without -F those that measure a rate end by code 1 instead of a report where
@@ -222,13 +228,13 @@ fn messages_from_a_byte_to_a_mebibyte_are_exchanged_with_linux() {
 
 /// All reliable programs over a wire with these faults, which must have met some packets.
 fn play_over(test: &str, faults: WireFaults) {
-    // Where one of five packets is lost, a message of one packet and its answer come through with
-    // 0.64, and of four packets, of which the last alone asks for an answer, with 0.33. All of
-    // eight tries are lost once in 3,500 of the former, and once in 25 of the latter.
-    let (count, size) = if faults.lose_one_of == 5 { (5, 1000) } else { (50, 4096) };
+    // What stands still for all of its tries fails, and where one of five packets is lost a packet
+    // and its answer come through with 0.64 a try.
+    let (count, size) = (if faults.lose_one_of == 5 { 20 } else { 50 }, 4096);
     let Some(mut lab) = Lab::new(test, 1500).filter(|_| has_program(test, "nft")) else { return };
     let far = lab.wire.far.name().to_owned();
     let wire = RoceWire::new(&far, [FAR, TAP], faults);
+    lab.is_lossy = faults.lose_one_of > 0;
     play_reliable(&mut lab, count, size);
     play_by_rdma_cm(&mut lab, count.min(20));
     let WireCounts { lost, doubled, delayed } = wire.counts();

@@ -22,6 +22,10 @@ use crate::wire::psn::Psn;
 pub(crate) struct Responder {
     /// The number of the next packet.
     pub(super) expected: Psn,
+    /// The last packet that was done and is answered by an acknowledgment. A READ or an atomic
+    /// operation is answered by data, which may be lost: Linux rxe takes an acknowledgment of its
+    /// number for that, and completes it without a byte.
+    acknowledged: Psn,
     /// Messages that are done.
     messages: u32,
     pub(super) incoming: Incoming,
@@ -69,7 +73,7 @@ const NO_ACCESS: Refusal = Refusal::Nak(Nak::RemoteAccess, Status::LocalAccess);
 impl Responder {
     /// Begins at a sequence number.
     pub(super) fn start(&mut self, psn: Psn) {
-        *self = Self { expected: psn, ..Self::default() };
+        *self = Self { expected: psn, acknowledged: psn.plus(0xff_ffff), ..Self::default() };
     }
 
     /// Messages that are done.
@@ -88,7 +92,7 @@ impl Qp {
             return if ahead > 0 { self.miss_a_packet(psn) } else { self.take_duplicate(psn, message) };
         }
         self.responder.is_silent = false;
-        self.answers.withdraw_nak(psn);
+        self.answers.withdraw_nak(psn, self.responder.acknowledged);
         match self.execute(tables, bth, message) {
             Ok(()) => {}
             Err(Refusal::NotReady) => {
@@ -141,7 +145,7 @@ impl Qp {
             }
             // Also behind a NAK that was sent: where it was lost, the peer may have no room for the
             // packet that it named before the others are acknowledged.
-            _ => self.answers.acknowledge_again(self.responder.expected.plus(0xff_ffff)),
+            _ => self.answers.acknowledge_again(self.responder.acknowledged),
         }
     }
 
@@ -332,6 +336,7 @@ impl Qp {
     #[inline]
     fn accept(&mut self, bth: &Bth, count: u32) {
         self.responder.expected = bth.psn().plus(count);
+        self.responder.acknowledged = bth.psn();
         if bth.ack_request() && self.transport == Transport::Rc {
             self.answers.acknowledge_done(bth.psn());
         }

@@ -3,7 +3,8 @@
 use super::pair::{Pair, seal};
 use crate::provider::Provider;
 use crate::roce::*;
-use crate::wire::opcode::Transport;
+use crate::wire::opcode::{Operation, Transport};
+use crate::wire::packet::Body;
 
 /// Posts one request of `a` with a request before it and one behind, and expects the first to
 /// succeed, the second to end with `status`, and the third to be flushed. Returns the words of the
@@ -195,6 +196,31 @@ fn message_completes_where_of_each_try_the_first_packet_alone_comes_through() {
         pair.tick();
     }
     assert_eq!(pair.a.completions(), [(1, Status::Success)]);
+}
+
+/// Linux rxe takes an acknowledgment of a READ's number for the READ's answer, and completes the
+/// READ without a byte.
+#[test]
+fn acknowledgment_of_a_duplicate_does_not_name_a_read_whose_answer_was_lost() {
+    let mut pair = Pair::new();
+    let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+    pair.a.post(1, SendOperation::Write(remote), sge);
+    pair.a.post(2, SendOperation::Read(remote), sge);
+    // The acknowledgment and the answer are lost, and then the READ alone.
+    pair.run_with(|from_a, _| from_a);
+    pair.tick();
+    let mut named = Vec::new();
+    pair.run_with(|from_a, packet| {
+        let Body::Message(message) = &packet.body else { return true };
+        if !from_a && message.operation == Operation::Acknowledge {
+            named.push(packet.bth.psn());
+        }
+        message.operation != Operation::ReadRequest
+    });
+    let write = super::pair::attributes(1, 2, &pair.b).sq_psn.unwrap();
+    assert_eq!(named, [write], "the number of the WRITE, and not that of the READ behind it");
+    pair.finish();
+    assert_eq!(pair.a.completions(), [(1, Status::Success), (2, Status::Success)]);
 }
 
 #[test]
