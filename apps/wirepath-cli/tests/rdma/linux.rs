@@ -94,8 +94,8 @@ impl Lab {
     }
 }
 
-/// The guest's end has succeeded, and ours has said one of `words`. Otherwise both are shown: either
-/// may be the reason that the other failed.
+/// The guest's end has succeeded, and ours has said one of `words`. Otherwise both are shown:
+/// either may be the reason that the other failed.
 fn check_both(program: &str, finished: &Finished, server: Child, words: &[&str]) {
     if finished.code != 0 {
         // The server may wait for this client still.
