@@ -3,11 +3,11 @@
 use exchange_sim::Served;
 use order_entry::boe::Boe2Client;
 
-use crate::gateway::Protocol;
+use crate::gateway::{Mode, Protocol};
 use crate::kill::{Day, FAULTS, POINTS, kill_and_compare};
 
 fn check(protocol: Protocol, port: u16, faults: &[&str], points: &[u64], fills: u64) -> Served {
-    let day = Day { port, faults, points, fills };
+    let day = Day { port, mode: Mode::Trade, faults, points, fills };
     kill_and_compare(protocol, Boe2Client::rules(), &day, |exchange, _| exchange.boe_log(protocol))
 }
 

@@ -47,6 +47,8 @@ const ORDER: &str = "GATEWAY_OF_A_TEST";
 pub enum Mode {
     /// It trades until it is killed.
     Trade,
+    /// It does so, and each request is on the disk before it is sent.
+    Synced,
     /// It trades, and a standby may follow it.
     Primary,
     /// It follows the primary, and trades in its place after it.
@@ -68,6 +70,7 @@ const MIRROR: SocketAddrV4 = SocketAddrV4::new(THEIRS, 9_301);
 const fn words_of(mode: Mode) -> &'static str {
     match mode {
         Mode::Trade => "trade",
+        Mode::Synced => "trade synced",
         Mode::Primary => "primary",
         Mode::Standby => "standby",
         Mode::Mirrored(MirrorPolicy::BeforeSend) => "mirrored before send",
@@ -219,7 +222,9 @@ fn run<S: VenueSession>(session: S, words: &[&str], kernel: Kernel) {
         let (memory, _) = MappedFile::open(Path::new(path), JOURNAL_LEN, SyncPolicy::Off).unwrap();
         assert_eq!(follow(LINK, memory, None, || false, |_| ()).unwrap(), Followed::TakeOver);
     }
-    let core = core(session, Path::new(path), symbol, &kernel);
+    let sync = if mode == words_of(Mode::Synced) { SyncPolicy::BeforeSend } else { SyncPolicy::Off };
+    let journal = MappedFile::open(Path::new(path), JOURNAL_LEN, sync).unwrap();
+    let core = core(session, journal, symbol, &kernel);
     let feed = is_active.then(|| feed(symbol, Price(price.parse().unwrap())));
     let mut gateway = Gateway::new(Trader::new(seed.parse().unwrap(), is_active), core);
     if is_active {
@@ -287,8 +292,12 @@ fn fix(symbol: Symbol, epoch_offset_ns: u64) -> FixClient {
     FixClient::new(FixClientConfig { instruments: vec![symbol], epoch_offset_ns, ..config })
 }
 
-fn core<S: VenueSession>(session: S, path: &Path, symbol: Symbol, kernel: &Kernel) -> Core<S, MappedFile> {
-    let (memory, existed) = MappedFile::open(path, JOURNAL_LEN, SyncPolicy::Off).unwrap();
+fn core<S: VenueSession>(
+    session: S,
+    (memory, existed): (MappedFile, bool),
+    symbol: Symbol,
+    kernel: &Kernel,
+) -> Core<S, MappedFile> {
     let config = CoreConfig {
         instruments: [Instrument { symbol, route: Route::default() }].into(),
         manager: ManagerConfig {

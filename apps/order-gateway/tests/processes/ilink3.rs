@@ -4,11 +4,11 @@
 use exchange_sim::Served;
 use order_entry::ilink3::Ilink3Client;
 
-use crate::gateway::Protocol;
+use crate::gateway::{Mode, Protocol};
 use crate::kill::{Day, FAULTS, POINTS, kill_and_compare};
 
 fn check(port: u16, faults: &[&str], points: &[u64], fills: u64) -> Served {
-    let day = Day { port, faults, points, fills };
+    let day = Day { port, mode: Mode::Trade, faults, points, fills };
     kill_and_compare(Protocol::Ilink3, Ilink3Client::rules(), &day, |exchange, path| exchange.ilink3_log(path))
 }
 

@@ -22,6 +22,8 @@ pub const FAULTS: [&str; 2] = ["lost-ack=0.02", "crossing-fill=0.05"];
 /// An exchange at a port, whose gateways are killed.
 pub struct Day<'a> {
     pub port: u16,
+    /// How the gateways that are killed run.
+    pub mode: Mode,
     pub faults: &'a [&'a str],
     /// How many records each gateway writes until it is killed.
     pub points: &'a [u64],
@@ -41,7 +43,8 @@ pub fn kill_and_compare(
     let path = directory.path().join("journal");
     let exchange = Running::start(day.port, day.faults);
     for (&point, seed) in day.points.iter().zip(1..) {
-        trade_and_kill(protocol, &exchange, &path, point, seed);
+        let target = records(&path) + point;
+        kill_at(start_by(protocol, &exchange, &path, day.mode, seed), &path, target);
     }
     let mut last = start_by(protocol, &exchange, &path, Mode::Listen, 0);
     assert!(last.wait().unwrap().success());
@@ -51,13 +54,6 @@ pub fn kill_and_compare(
     let served = exchange.stop();
     assert_eq!((served.trades[0], &served.violation), (venue.totals, &None));
     served
-}
-
-/// Starts a gateway and kills it when it has written `more` records.
-pub fn trade_and_kill(protocol: Protocol, exchange: &Running, path: &Path, more: u64, seed: u64) {
-    let target = records(path) + more;
-    let child = start_by(protocol, exchange, path, Mode::Trade, seed);
-    kill_at(child, path, target);
 }
 
 /// Kills a gateway when its journal has so many records.
@@ -86,6 +82,14 @@ pub fn agree(replayed: &Replayed, venue: &VenueLog) {
 
 #[test]
 fn gateway_killed_at_random_points_loses_nothing_that_it_sent() {
-    let day = Day { port: 26_631, faults: &[], points: &POINTS, fills: 300 };
+    let day = Day { port: 26_631, mode: Mode::Trade, faults: &[], points: &POINTS, fills: 300 };
+    kill_and_compare(Protocol::Ouch, OuchClient::rules(), &day, |exchange, _| exchange.log());
+}
+
+/// The exchange must not see an order before it is on the disk, so each intent is there at least
+/// when its order is.
+#[test]
+fn gateway_that_syncs_before_each_send_and_is_killed_has_all_that_the_exchange_saw_in_its_journal() {
+    let day = Day { port: 26_665, mode: Mode::Synced, faults: &[], points: &POINTS, fills: 300 };
     kill_and_compare(Protocol::Ouch, OuchClient::rules(), &day, |exchange, _| exchange.log());
 }
