@@ -11,7 +11,7 @@ use order_entry::fix::session::SessionConfig;
 use order_entry::fix::{FixClient, FixClientConfig};
 use order_entry::ilink3::{self, Ilink3Client, IlinkFirm};
 use order_entry::journal::{Journal, JournalMemory};
-use order_entry::orders::{Instructions, OrderCapacity};
+use order_entry::orders::{Display, Instructions, OrderCapacity, OrderType, TimeInForce};
 use order_entry::ouch::{Capacity, Ouch42Client, OuchClient};
 use order_entry::risk::{
     AccountLimits, InstrumentIdx, InstrumentLimits, KillSwitch, Limits, Rate, RateLimits, Route, SelfMatch,
@@ -98,6 +98,28 @@ impl Trader {
     pub(super) const fn new(seed: u64) -> Self {
         Self { random: Random::new(seed) }
     }
+
+    /// Those of an order of `qty` shares: of every kind, and plain ones most. A protocol refuses
+    /// what it cannot say.
+    fn instructions(&mut self, qty: u32) -> Instructions {
+        let plain = Instructions::PLAIN;
+        let of_type = |order_type| Instructions { order_type, ..plain };
+        let in_force = |time_in_force| Instructions { time_in_force, ..plain };
+        match self.random.below(24) {
+            0..3 => Instructions::IMMEDIATE_OR_CANCEL,
+            3 => Instructions { min_qty: 100, ..Instructions::IMMEDIATE_OR_CANCEL },
+            4 => in_force(TimeInForce::FillOrKill),
+            5 => in_force(TimeInForce::AtTheClose),
+            6 => of_type(OrderType::Market),
+            7 => of_type(OrderType::PrimaryPeg),
+            8 => of_type(OrderType::MidpointPeg),
+            9 => Instructions { is_post_only: true, ..plain },
+            10 => Instructions { min_qty: qty, ..plain },
+            11 => Instructions { display: Display::Hidden, ..plain },
+            12 => Instructions { display: Display::Shares(100), ..plain },
+            _ => plain,
+        }
+    }
 }
 
 impl Strategy for Trader {
@@ -115,8 +137,7 @@ impl Strategy for Trader {
         match self.random.below(16) {
             0..7 => {
                 let (side, price) = if side == 0 { (Side::Buy, mid - away) } else { (Side::Sell, mid + away) };
-                let is_ioc = self.random.below(4) == 0;
-                let instructions = if is_ioc { Instructions::IMMEDIATE_OR_CANCEL } else { Instructions::PLAIN };
+                let instructions = self.instructions(qty);
                 let request = OrderRequest { instructions, ..OrderRequest::limit(STOCK, side, qty, Price(price)) };
                 let _ = orders.send(&request);
             }
