@@ -178,9 +178,9 @@ figures: tools ## docs/figures.md and its plots from docs/figures/history.jsonl,
 	cargo run --release -p wirepath-benches --bin figures
 
 .PHONY: sim
-sim: tools ## TCP in virtual time: loss, reordering, damage, blackouts, full rings, empty pools over SEEDS=10000 seeds, and beside smoltcp; an order gateway, its standby and its exchange that die; RDMA over a wire with every fault; SEED=n replays one with its trace
+sim: tools ## TCP in virtual time: loss, reordering, damage, blackouts, full rings, empty pools over SEEDS=10000 seeds, and beside smoltcp; an order gateway, its standby and its exchange that die; RDMA over a wire with every fault; PART=trading for the gateway alone; SEED=n replays one with its trace
 	cargo build --release -p wirepath-tests --bin sim
-	@SEEDS=$(SEEDS) SEED=$(SEED) $(TARGET)/release/sim
+	@SEEDS=$(SEEDS) SEED=$(SEED) PART=$(PART) $(TARGET)/release/sim
 
 .PHONY: soak
 soak: root tools ## as root: 10,000 cases of each property; SOAK_FRAMES=100000000 over AF_XDP and a veth pair, a balance to the frame; 10 million over mlx5 rings of every length; datagrams of every size, captures at their pace, a gibibyte each way over TCP; large programs under the preload library; TRADE_SOAK_SECONDS=3600 of trading at 100,000 messages and 5,000 orders a second
