@@ -18,6 +18,7 @@ mod pipeline;
 mod proto;
 mod ring;
 mod seeds;
+mod sessions;
 mod wire;
 
 pub use input::Input;
@@ -52,6 +53,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "itch_file", run: market::formats::itch_file, seeds: seeds::itch_file },
     Target { name: "itch50", run: market::formats::itch50, seeds: seeds::itch_file },
     Target { name: "pitch", run: market::formats::pitch, seeds: seeds::pitch },
+    Target { name: "pillar", run: market::formats::pillar, seeds: market::formats::pillar_seeds },
+    Target { name: "pillar_packet", run: market::formats::pillar_packet, seeds: market::formats::pillar_packet_seeds },
     Target { name: "tops16", run: market::formats::tops16, seeds: seeds::tops16 },
     Target { name: "deep10", run: market::formats::deep10, seeds: seeds::deep10 },
     Target { name: "order_books", run: market::books::order_books, seeds: seeds::plans },
@@ -73,6 +76,14 @@ pub const TARGETS: &[Target] = &[
     Target { name: "boe3", run: orders::boe3, seeds: orders::boe3_seeds },
     Target { name: "ilink3", run: orders::ilink3, seeds: orders::ilink3_seeds },
     Target { name: "fix", run: orders::fix, seeds: orders::fix_seeds },
+    Target { name: "fix_acceptor", run: sessions::fix_acceptor, seeds: sessions::fix_acceptor_seeds },
+    Target { name: "ilink3_client", run: sessions::ilink3_client, seeds: sessions::ilink3_client_seeds },
+    Target { name: "ouch42_client", run: sessions::ouch42_client, seeds: sessions::ouch42_client_seeds },
+    Target { name: "boe_orders", run: sessions::boe_orders, seeds: orders::boe2_seeds },
+    Target { name: "drop_copy", run: sessions::drop_copy, seeds: sessions::drop_copy_seeds },
+    Target { name: "standby", run: sessions::standby, seeds: sessions::standby_seeds },
+    Target { name: "primary", run: sessions::primary, seeds: sessions::primary_seeds },
+    Target { name: "journal", run: sessions::journal, seeds: sessions::journal_seeds },
     Target { name: "counters", run: counters::snapshot, seeds: seeds::counters },
     Target { name: "feed_config", run: config::feed_config, seeds: seeds::feed_config },
     Target { name: "socket_rules", run: config::socket_rules, seeds: seeds::socket_rules },

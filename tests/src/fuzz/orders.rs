@@ -18,7 +18,7 @@ use order_entry::soupbin::{self, Packet, PacketType, SessionId};
 const FIX_LEN_MAX: usize = 4_096;
 
 /// What `receive` says of `data`, which comes in pieces of `cut` bytes. An error ends it.
-fn story<T: Debug, E: Debug>(
+pub(super) fn story<T: Debug, E: Debug>(
     data: &[u8],
     cut: usize,
     mut receive: impl FnMut(&mut &[u8]) -> Result<Option<T>, E>,
@@ -41,7 +41,7 @@ fn story<T: Debug, E: Debug>(
 }
 
 /// The story is the same however the bytes are cut; the first byte says how.
-fn tells_the_same(data: &[u8], mut tell: impl FnMut(&[u8], usize) -> Vec<String>) {
+pub(super) fn tells_the_same(data: &[u8], mut tell: impl FnMut(&[u8], usize) -> Vec<String>) {
     let Some((&cut, stream)) = data.split_first() else { return };
     assert_eq!(tell(stream, 1 + usize::from(cut)), tell(stream, usize::MAX));
 }
@@ -191,7 +191,7 @@ pub(super) fn fix(data: &[u8]) {
 }
 
 /// The time of the seeds: 20261126-21:05:14.
-const FIX_UTC_NS: u64 = 1_795_727_114_000_000_000;
+pub(super) const FIX_UTC_NS: u64 = 1_795_727_114_000_000_000;
 
 /// Empty messages of all types of OUCH.
 fn of_lengths(lengths: &[(u8, usize)], tails: &[&[u8]]) -> Vec<Vec<u8>> {
@@ -248,26 +248,30 @@ pub(super) fn boe3_seeds() -> Vec<Vec<u8>> {
 
 pub(super) fn ilink3_seeds() -> Vec<Vec<u8>> {
     let templates = [(500_u16, 76_u16), (503, 132), (506, 14), (507, 67), (508, 30), (514, 132), (515, 133), (516, 96)];
-    let message = |(template, block): (u16, u16)| {
-        let len = 12 + block;
-        let head = [len, 0xcafe, block, template, 8, 9].map(u16::to_le_bytes).concat();
-        [&[7][..], &head, &vec![0; block.into()]].concat()
-    };
-    templates.map(message).into()
+    templates.map(|(template, block)| [&[7][..], &ilink3_message(template, &vec![0; block.into()])].concat()).into()
+}
+
+/// A message of iLink 3.
+pub(super) fn ilink3_message(template: u16, block: &[u8]) -> Vec<u8> {
+    let len = block.len() as u16;
+    let head = [12 + len, 0xcafe, len, template, 8, 9].map(u16::to_le_bytes).concat();
+    [&head[..], block].concat()
 }
 
 pub(super) fn fix_seeds() -> Vec<Vec<u8>> {
-    let message = |body: &str| {
-        let body = body.replace('|', "\u{1}");
-        let text = format!("8=FIX.4.4\u{1}9={}\u{1}{body}", body.len());
-        let sum = text.bytes().fold(0_u8, u8::wrapping_add);
-        format!("{text}10={sum:03}\u{1}").into_bytes()
-    };
     let head = |kind: &str, seq: u32| format!("35={kind}|34={seq}|49=B|52=20261126-21:05:14.000|56=A|");
-    let logon = message(&format!("{}98=0|108=30|", head("A", 1)));
+    let logon = fix_message(&format!("{}98=0|108=30|", head("A", 1)));
     let report = format!("{}37=1|17=E|150=0|39=0|11=1|55=X|54=1|38=9|151=9|14=0|6=0|44=1.5|", head("8", 2));
     let fill = format!("{}37=1|17=F|150=F|39=2|11=1|55=X|54=1|38=9|151=0|14=9|6=1|32=9|31=1.25|", head("8", 3));
     let refused = format!("{}37=1|11=2|41=1|39=0|434=1|102=1|", head("9", 4));
     let bodies = [report, fill, refused, format!("{}123=Y|36=9|", head("4", 2)), format!("{}7=1|16=0|", head("2", 2))];
-    bodies.iter().map(|body| [&logon[..], &message(body)].concat()).collect()
+    bodies.iter().map(|body| [&logon[..], &fix_message(body)].concat()).collect()
+}
+
+/// A message of FIX 4.4, whose fields are written with bars.
+pub(super) fn fix_message(body: &str) -> Vec<u8> {
+    let body = body.replace('|', "\u{1}");
+    let text = format!("8=FIX.4.4\u{1}9={}\u{1}{body}", body.len());
+    let sum = text.bytes().fold(0_u8, u8::wrapping_add);
+    format!("{text}10={sum:03}\u{1}").into_bytes()
 }

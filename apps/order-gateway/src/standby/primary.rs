@@ -199,10 +199,15 @@ impl Primary {
         self.pending.extend_from_slice(bytes);
         let mut pending = core::mem::take(&mut self.pending);
         let mut event = None;
-        take_frames(&mut pending, |frame| {
+        let taken = take_frames(&mut pending, |frame| {
             event = self.take(frame, journal)?.or(event);
             Ok(())
-        })?;
+        });
+        if event == Some(PrimaryEvent::Left) {
+            // Its last word counts, whatever it sends behind that.
+            return Ok(event);
+        }
+        taken?;
         self.pending = pending;
         Ok(event)
     }
@@ -234,7 +239,7 @@ impl Primary {
             (Frame::Grant { asked_ns, end }, Some(follows)) => {
                 follows.acknowledge(end);
                 // Only what was asked on this connection is an answer.
-                if follows.standby == self.standby && asked_ns <= follows.asked_ns {
+                if follows.standby == self.standby && (1..=follows.asked_ns).contains(&asked_ns) {
                     follows.has_promised = true;
                     self.granted_until_ns = self.granted_until_ns.max(asked_ns.saturating_add(self.lease_ns));
                 }

@@ -7,13 +7,15 @@ use market::framing::cboe_unit::CboeUnit;
 use market::framing::iex_tp::IexTp;
 use market::framing::itch_file::{FileEnd, FileMessages, ItchFile, whole_blocks};
 use market::framing::mold_udp64::{MoldUdp64, Request};
+use market::framing::pillar::PillarPacket;
 use market::framing::{Framing, FramingError, PacketKind, PacketWriter};
 use market::iex::deep10::Deep10;
 use market::iex::tops16::Tops16;
 use market::iex::{deep10, tops16};
 use market::itch50::Itch50;
+use market::pillar::Pillar;
 use market::pitch::Pitch;
-use market::{Codec, MessageCounts, MessageError, itch50, pitch};
+use market::{Codec, MessageCounts, MessageError, itch50, pillar, pitch};
 
 use super::books::{CheckedLevels, CheckedOrders, CheckedQuotes};
 
@@ -30,6 +32,14 @@ pub(in crate::fuzz) fn iex_tp(data: &[u8]) {
 /// The Cboe sequenced unit header.
 pub(in crate::fuzz) fn cboe_unit(data: &[u8]) {
     framing::<CboeUnit>(data, &[]);
+}
+
+/// NYSE's XDP: nanoseconds beyond a second are written as seconds.
+pub(in crate::fuzz) fn pillar_packet(data: &[u8]) {
+    let mut data = data.to_vec();
+    // The last byte of the nanoseconds: below 2^24 ns there is no second.
+    data.iter_mut().skip(15).take(1).for_each(|high| *high = 0);
+    framing::<PillarPacket>(&data, &[]);
 }
 
 /// A file of length-prefixed messages, whole and in chunks.
@@ -109,6 +119,20 @@ pub(in crate::fuzz) fn pitch(data: &[u8]) {
     );
 }
 
+/// NYSE's Integrated Feed and the order books.
+pub(in crate::fuzz) fn pillar(data: &[u8]) {
+    let (mut pillar, mut counts) = (Pillar::default(), MessageCounts::new());
+    let mut books = CheckedOrders::new();
+    let mut messages = 0;
+    for message in FileMessages::new(data) {
+        messages += 1;
+        if let Some(event) = pillar.decode_counted(message, &mut counts) {
+            books.apply(&event);
+        }
+    }
+    assert_eq!(counts.total(), messages);
+}
+
 /// TOPS 1.6 and the quotes.
 pub(in crate::fuzz) fn tops16(data: &[u8]) {
     let mut quotes = CheckedQuotes::new();
@@ -166,4 +190,24 @@ pub(in crate::fuzz) fn mold_request(data: &[u8]) {
         Ok(request) => assert_eq!(request.emit(), data),
         Err(_) => assert_ne!(data.len(), Request::LEN),
     }
+}
+
+/// A message of each type: the definition of the instrument first, which the others are read by.
+pub(in crate::fuzz) fn pillar_seeds() -> Vec<Vec<u8>> {
+    let message = |&(kind, len): &(u8, usize)| {
+        let head = [&(len as u16).to_be_bytes()[..], &(len as u16).to_le_bytes(), &[kind, 0]].concat();
+        [&head[..], &vec![0; len - 4]].concat()
+    };
+    let mut lengths = pillar::LENGTHS.to_vec();
+    lengths.sort_by_key(|(kind, _)| *kind != pillar::SymbolIndexMapping::KIND);
+    vec![lengths.iter().map(message).collect::<Vec<_>>().concat()]
+}
+
+pub(in crate::fuzz) fn pillar_packet_seeds() -> Vec<Vec<u8>> {
+    let messages = [&[6_u8, 0, 3, 0, 1, 2][..], &[4, 0, 31, 0]].concat();
+    let packet = |flag: u8, count: u8, messages: &[u8]| {
+        let len = (16 + messages.len()) as u16;
+        [&len.to_le_bytes()[..], &[flag, count], &[1, 0, 0, 0], &[7, 0, 0, 0, 9, 0, 0, 0], messages].concat()
+    };
+    vec![packet(11, 2, &messages), packet(1, 0, &[]), packet(12, 1, &messages[..6]), packet(17, 2, &messages)]
 }
