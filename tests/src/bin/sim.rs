@@ -1,8 +1,8 @@
 //! `make sim`: TCP in virtual time, and compared with smoltcp's TCP over the same segments, and an
-//! order gateway with its standby and its exchange over our TCP, and two RoCE devices: 10,000
-//! seeds of each, or the number in SEEDS. `SEED=n` replays one seed and prints its trace; FROM=n
-//! begins at that seed, PART=trading runs the order gateway's alone. A failed seed is printed at once, and the run goes on. If any failed, the
-//! program lists them at the end and exits with 1.
+//! order gateway with its standby and its exchange over our TCP, and two RoCE devices: 10,000 seeds
+//! of each, or the number in SEEDS. `SEED=n` replays one seed and prints its trace; FROM=n begins
+//! at that seed, PART=trading runs the order gateway's alone. A failed seed is printed at once, and
+//! the run goes on. If any failed, the program lists them at the end and exits with 1.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
