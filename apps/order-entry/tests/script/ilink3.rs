@@ -1,22 +1,27 @@
 //! iLink 3's ends in scripts. The wall's clock is the script's.
 //!
 //! `machine client`: `do negotiate UUID`, `do establish`, `do resume UUID NEXT EXPECTED`, `do send`
-//! (a cancel of spaces), `do again NUMBER`, `do skip`, `do request FROM COUNT`, `do fate NUMBER`
-//! (an error with the fate), `do terminate`, `do disconnected`. `machine server`: `do connected`,
-//! `do accept` (what is asked), `do reject`, `do send` (a status of 16 spaces under template 522),
-//! `do terminate CODE`, `do tick`.
+//! (a cancel of spaces), `do again NUMBER`, `do skip`, `do request FROM COUNT [UUID]`, `do fate
+//! NUMBER` (an error with the fate), `do terminate`, `do disconnected`. `machine server`: `do
+//! connected`, `do accept` (what is asked), `do reject`, `do send` (a status of 16 spaces under
+//! template 522), `do follow` (messages that were asked for), `do again NUMBER`, `do refuse`, `do
+//! terminate CODE`, `do tick`.
 
 use order_entry::Text;
 use order_entry::ilink3::{
-    CancelOrder, Client, ClientConfig, ClientEvent, Identity, Key, Missing, Server, ServerConfig, ServerEvent,
+    CancelOrder, Client, ClientConfig, ClientEvent, Identity, Key, Missing, RetransmitRequest, Server, ServerConfig,
+    ServerEvent,
 };
 use order_entry::session::{Escaped, Output, Recovery};
+
+use zerocopy::FromZeros;
 
 use super::Machine;
 
 pub(crate) fn machine(words: &[&str]) -> Box<dyn Machine> {
     if words[0] == "server" {
-        return Box::new(ServerUnderTest { server: Server::new(ServerConfig::default()), asked: "" });
+        let server = Server::new(ServerConfig::default());
+        return Box::new(ServerUnderTest { server, asked: "", request: RetransmitRequest::new_zeroed() });
     }
     Box::new(Client::new(ClientConfig::new(Identity {
         session: Text::new("ABC").unwrap(),
@@ -58,6 +63,10 @@ impl Machine for Client {
                 let missing = Missing { from: number(from), count: number(count) };
                 self.request_retransmit(now_ns, now_ns, missing, None, output)
             }
+            ["request", from, count, uuid] => {
+                let missing = Missing { from: number(from), count: number(count) };
+                self.request_retransmit(now_ns, now_ns, missing, Some(number(uuid)), output)
+            }
             ["fate", of] => return Err(format!("{:?}", self.fate(number(of)))),
             ["terminate"] => self.terminate(now_ns, now_ns, 0, output),
             ["disconnected"] => {
@@ -74,6 +83,9 @@ impl Machine for Client {
         Ok(event.map(|event| match event {
             ClientEvent::Negotiated { .. } => "Negotiated".into(),
             ClientEvent::Refused { error, reason, next } => format!("Refused {error} {reason} {next:?}"),
+            ClientEvent::Established { missed_before: Some((uuid, Missing { from, count })), .. } => {
+                format!("Established missing before {uuid} {from}+{count}")
+            }
             ClientEvent::Established { missed, .. } => format!("Established{}", show_missing(missed)),
             ClientEvent::Message { number, frame, missing, is_retransmitted } => {
                 let again = if is_retransmitted { " again" } else { "" };
@@ -83,6 +95,7 @@ impl Machine for Client {
             ClientEvent::KeepAlive { missing, is_lapsed } => format!("KeepAlive {is_lapsed}{}", show_missing(missing)),
             ClientEvent::NotApplied(missing) => format!("NotApplied{}", show_missing(Some(missing))),
             ClientEvent::Retransmission(missing) => format!("Retransmission{}", show_missing(Some(missing))),
+            ClientEvent::RetransmitRejected { error, reason } => format!("RetransmitRejected {error} {reason}"),
             ClientEvent::Terminated { error, reason } => format!("Terminated {error} {reason}"),
             other => format!("{other:?}"),
         }))
@@ -100,6 +113,8 @@ impl Machine for Client {
 struct ServerUnderTest {
     server: Server,
     asked: &'static str,
+    /// The last request for messages again.
+    request: RetransmitRequest,
 }
 
 impl Machine for ServerUnderTest {
@@ -115,6 +130,9 @@ impl Machine for ServerUnderTest {
             ["reject"] if self.asked == "negotiate" => server.reject_negotiation(1, &Text([0; 48]), output),
             ["reject"] => server.reject_establishment(1, &Text([0; 48]), output),
             ["send"] => server.send(now_ns, 522, &[b' '; 16], &[], output).map(drop),
+            ["follow"] => server.begin_retransmission(now_ns, &self.request, output),
+            ["again", of] => server.send_again(now_ns, number(of), 522, &[b' '; 16], &[], output),
+            ["refuse"] => server.reject_retransmission(now_ns, &self.request, 1, &Text([0; 48]), output),
             ["terminate", code] => server.terminate(now_ns, number(code), output),
             ["tick"] => server.tick(now_ns, output),
             _ => panic!("no such call: {words:?}"),
@@ -132,6 +150,10 @@ impl Machine for ServerUnderTest {
             ServerEvent::Establish(message) => {
                 self.asked = "establish";
                 format!("Establish {} next {}", message.uuid, message.next_seq)
+            }
+            ServerEvent::RetransmitRequest(message) => {
+                self.request = *message;
+                format!("RetransmitRequest {}+{}", message.from_seq, message.count)
             }
             ServerEvent::Message { number, frame, missing, is_sent_again } => {
                 let again = if is_sent_again { " again" } else { "" };

@@ -1,7 +1,7 @@
 //! Plays scripts: what a session is told, what it must answer.
 //!
 //! ```text
-//! machine NAME KEY=VALUE …    the machine, its first line
+//! machine NAME KEY=VALUE …    the machine, its first line; a later one begins anew
 //! at 1.5s                     the clock moves there; tick is called at each deadline on the way
 //! do VERB ARGUMENTS           a call of the application
 //! in BYTES                    bytes arrive
@@ -74,6 +74,9 @@ fn play(text: &str, cut: usize, machine: fn(&[&str]) -> Box<dyn Machine>) -> Res
         let at_line = |failure: String| format!("line {}: {line}\n    {failure}", idx + 1);
         if verb == "machine" {
             let words: Vec<_> = rest.split_whitespace().collect();
+            if let Some(before) = &player {
+                before.nothing_left().map_err(at_line)?;
+            }
             player =
                 Some(Player { machine: machine(&words), now_ns: 0, cut, written: Vec::new(), happened: Vec::new() });
             continue;
