@@ -336,6 +336,7 @@ fn core<S: VenueSession>(
         manager: ManagerConfig {
             kill: kill.clone(),
             strategies: limits.strategy_names(),
+            in_flight_max: config.venue.in_flight_max(),
             epoch_offset_ns: kernel.epoch_offset_ns(),
             ..ManagerConfig::new(*limits.limits())
         },

@@ -52,6 +52,10 @@ pub struct ManagerConfig {
     pub orders: OrderCapacity,
     /// Orders inside the duplicates' window. By default 65,536.
     pub recent: usize,
+    /// Orders and replaces that the venue has not answered, at once: one more is refused
+    /// ([`Limit::InFlight`](crate::risk::Limit::InFlight)), before the venue stops reading. Cancels
+    /// pass. By default no limit.
+    pub in_flight_max: usize,
     /// Nanoseconds to add to the clock of the calls for the time since the epoch, which the journal
     /// has. By default 0.
     pub epoch_offset_ns: u64,
@@ -68,6 +72,7 @@ impl ManagerConfig {
             rules: OrderRules::default(),
             orders: OrderCapacity::default(),
             recent: RiskCapacity::default().recent,
+            in_flight_max: usize::MAX,
             epoch_offset_ns: 0,
         }
     }
@@ -124,6 +129,7 @@ pub struct OrderManager<M> {
     /// By instrument, what the account held before the journal's first order.
     openings: Box<[i64]>,
     epoch_offset_ns: u64,
+    in_flight_max: usize,
     trades: TradeTotals,
     answers: u64,
     alarms: u64,
@@ -138,7 +144,8 @@ pub struct OrderManager<M> {
 impl<M: JournalMemory> OrderManager<M> {
     /// A disarmed manager without orders.
     pub fn new(config: ManagerConfig, journal: Journal<M>) -> Self {
-        let ManagerConfig { limits, symbols, strategies, kill, rules, orders, recent, epoch_offset_ns } = config;
+        let ManagerConfig { limits, symbols, strategies, kill, rules, orders, recent, in_flight_max, epoch_offset_ns } =
+            config;
         Self {
             openings: vec![0; limits.instruments.len()].into(),
             table: OrderTable::new(orders, rules),
@@ -147,6 +154,7 @@ impl<M: JournalMemory> OrderManager<M> {
             symbols,
             strategies,
             epoch_offset_ns,
+            in_flight_max,
             trades: TradeTotals::default(),
             answers: 0,
             alarms: 0,

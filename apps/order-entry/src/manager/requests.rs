@@ -5,7 +5,7 @@ use market::{Price, Symbol};
 use super::{OrderManager, Refusal};
 use crate::journal::{Cursor, Entry, Intent, JournalMemory, Stamp};
 use crate::orders::{OrderKey, OrderTable, RequestError, VenueEvent};
-use crate::risk::{InstrumentIdx, Market, NewOrder, Passed, Replace, RiskGate, RiskReject, Route};
+use crate::risk::{InstrumentIdx, Limit, Market, NewOrder, Passed, Replace, RiskGate, RiskReject, Route};
 
 /// What a new order passes, of a session or of a [`Rehearsal`](super::rehearsal::Rehearsal).
 pub(super) struct Passage<'a> {
@@ -79,6 +79,7 @@ impl<M: JournalMemory> OrderManager<M> {
         now_ns: u64,
         send: impl FnOnce() -> bool,
     ) -> Result<usize, Refusal> {
+        self.has_window(order.instrument, now_ns)?;
         let (stamp, from) = (self.stamp(now_ns), self.journal.end());
         let Self { table, gate, journal, .. } = self;
         let (cursor, memory) = journal.parts();
@@ -142,6 +143,7 @@ impl<M: JournalMemory> OrderManager<M> {
         let order = self.table.get(slot).ok_or(Refusal::State(RequestError::Ended))?;
         let (instrument, cum, target) = (order.instrument, order.cum(), order.accepted_id());
         let replace = Replace { id, qty, cum, price, is_short: order.is_short(), route };
+        self.has_window(instrument, now_ns)?;
         if let Err(reject) = self.gate.check_replace(slot, &replace, market, now_ns) {
             return Err(self.refused(instrument, reject, now_ns));
         }
@@ -190,6 +192,17 @@ impl<M: JournalMemory> OrderManager<M> {
     /// The cancel that names the client id `target` was not sent after all.
     pub fn cancel_unsent(&mut self, target: u64, now_ns: u64) {
         self.apply_noted(OrderKey::Client(target), VenueEvent::CancelRefused { reason: 0 }, 0, now_ns);
+    }
+
+    /// Whether the venue may get another order or replace before it has answered those before.
+    #[inline]
+    fn has_window(&mut self, instrument: InstrumentIdx, now_ns: u64) -> Result<(), Refusal> {
+        let (allowed, value) = (self.in_flight_max, self.table.unanswered_count() + 1);
+        if value <= allowed {
+            return Ok(());
+        }
+        let reject = RiskReject { limit: Limit::InFlight, allowed: allowed as i64, value: value as i64, level: None };
+        Err(self.refused(instrument, reject, now_ns))
     }
 
     /// Writes down what is about to be sent.

@@ -104,6 +104,33 @@ fn refused_order_opens_nothing_and_the_journal_has_its_reason() {
     assert_eq!((manager.orders().live_count(), manager.risk().open_qty(InstrumentIdx(0))), (0, Some((0, 0))));
 }
 
+/// A venue that stops reading beyond so many holds back cancels too.
+#[test]
+fn request_beyond_those_that_the_venue_may_leave_unanswered_is_refused_until_it_answers() {
+    let journal = Journal::create(vec![0; 4_096], 1, 0, 0).unwrap();
+    let mut manager = OrderManager::new(ManagerConfig { in_flight_max: 2, ..config() }, journal);
+    manager.arm(1);
+    let slot = buy(&mut manager, 1, 10).unwrap();
+    buy(&mut manager, 2, 20).unwrap();
+    let in_flight = RiskReject { limit: Limit::InFlight, allowed: 2, value: 3, level: None };
+    assert_eq!(buy(&mut manager, 3, 30), Err(Refusal::Risk(in_flight)));
+    assert_eq!(in_flight.to_string(), "requests in flight: the limit is 2, the order's value 3");
+    assert!(matches!(entries(&manager).last(), Some(Entry::Refused { .. })));
+    assert_eq!(manager.cancel(slot, Route::default(), 40), Ok(1), "a cancel passes");
+    take(&mut manager, 1, 1, VenueEvent::Accepted { venue_id: 5 });
+    // A replace counts as well.
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 50 };
+    let second = manager.orders().find(OrderKey::Client(2)).unwrap();
+    let replace = |manager: &mut OrderManager<Vec<u8>>, id: u64| {
+        manager.replace(second, id, (20 + id as u32, TEN), (&market, Route::default()), 50)
+    };
+    assert_eq!(replace(&mut manager, 4), Ok(2));
+    assert_eq!(replace(&mut manager, 5), Err(Refusal::Risk(in_flight)));
+    // What has ended has no answer to come.
+    take(&mut manager, 2, 2, VenueEvent::Canceled { reason: 0 });
+    assert_eq!(manager.orders().unanswered_count(), 0);
+}
+
 #[test]
 fn refusals_leave_the_room_for_answers_and_are_written_once_in_a_row() {
     let journal = Journal::create(vec![0; 4_096], 1, 0, 1_024).unwrap();

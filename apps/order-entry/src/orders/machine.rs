@@ -17,7 +17,7 @@ impl OrderTable {
             return Outcome { alarm: Some(Alarm::UnknownOrder), ..Outcome::default() };
         };
         let Order { instrument, side, strategy, .. } = self.orders[slot];
-        let was_live = self.orders[slot].is_live();
+        let (was_live, unanswered) = (self.orders[slot].is_live(), self.orders[slot].unanswered_count());
         let mut outcome = Outcome { slot: Some(slot), instrument, side, strategy, was_live, ..Outcome::default() };
         match *event {
             VenueEvent::Accepted { venue_id } => self.accept(slot, venue_id, &mut outcome),
@@ -35,6 +35,7 @@ impl OrderTable {
             }
             VenueEvent::Status(status) => self.reconcile(slot, &status, &mut outcome),
         }
+        self.count_unanswered(slot, unanswered);
         let order = &mut self.orders[slot];
         // The last answer ends a doubt of silence. One of a restart ends with the venue's account.
         if order.queried_ns != 0 && !order.is_unconfirmed && order.unanswered_since_ns().is_none() {

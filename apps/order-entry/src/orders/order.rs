@@ -213,6 +213,11 @@ impl Order {
         })
     }
 
+    /// The order and its replaces, as far as the venue has not answered; none of one that has ended.
+    pub(super) fn unanswered_count(&self) -> usize {
+        if self.is_live() { usize::from(self.life == Life::Sent) + self.pending.len() } else { 0 }
+    }
+
     /// When the oldest request was sent that has no answer.
     pub(super) fn unanswered_since_ns(&self) -> Option<u64> {
         let new_ns = (self.life == Life::Sent).then_some(self.sent_ns);

@@ -95,6 +95,8 @@ pub struct OrderTable {
     /// Ended orders, the longest ended first; revived ones are skipped when they come up.
     ended: VecDeque<u32>,
     live: usize,
+    /// Orders and replaces of live orders without an answer.
+    unanswered: usize,
     /// Orders that were ever opened.
     opened: u32,
     by_client: IdMap<u64>,
@@ -118,6 +120,7 @@ impl OrderTable {
             used: 0,
             ended: VecDeque::with_capacity(orders),
             live: 0,
+            unanswered: 0,
             opened: 0,
             by_client: IdMap::new(orders * CHAIN),
             id_max: 0,
@@ -210,7 +213,7 @@ impl OrderTable {
         (order.life, order.serial) = (Life::Sent, self.opened);
         order.chain.push(id);
         self.opened = self.opened.wrapping_add(1);
-        self.live += 1;
+        (self.live, self.unanswered) = (self.live + 1, self.unanswered + 1);
     }
 
     /// The order in `slot` is a short sale.
@@ -230,9 +233,9 @@ impl OrderTable {
 
     /// The order in `slot` was not sent after all.
     pub fn abandon(&mut self, slot: usize) {
-        if self.orders.get(slot).is_some_and(|order| order.life == Life::Sent) {
-            self.end(slot, End::Unsent);
-        }
+        let Some(order) = self.orders.get(slot).filter(|order| order.life == Life::Sent) else { return };
+        self.unanswered -= order.unanswered_count();
+        self.end(slot, End::Unsent);
     }
 
     /// A cancel is about to be sent. Returns the client id that it must name. An order in doubt may
@@ -301,6 +304,7 @@ impl OrderTable {
         }
         order.chain.push(id);
         order.pending.push(PendingReplace { id, qty, price, sent_ns: now_ns });
+        self.unanswered += 1;
         self.learn_client_id(slot, id);
     }
 
@@ -353,6 +357,16 @@ impl OrderTable {
     /// How many orders live.
     pub const fn live_count(&self) -> usize {
         self.live
+    }
+
+    /// How many orders and replaces of live orders the venue has not answered. One load.
+    pub const fn unanswered_count(&self) -> usize {
+        self.unanswered
+    }
+
+    /// The order in `slot` had so many requests without an answer before an event.
+    pub(super) fn count_unanswered(&mut self, slot: usize, before: usize) {
+        self.unanswered = self.unanswered + self.orders[slot].unanswered_count() - before;
     }
 
     /// Adds an id by which the venue names the order.

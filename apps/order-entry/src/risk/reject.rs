@@ -69,11 +69,13 @@ pub enum Limit {
     FirmRate,
     /// The strategy is stopped.
     StrategyStopped,
+    /// Requests that the venue has not answered.
+    InFlight,
 }
 
 impl Limit {
     /// All of them, for counters and tables.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::KillSwitch,
         Self::Disarmed,
         Self::UnknownInstrument,
@@ -103,6 +105,7 @@ impl Limit {
         Self::StrategyRate,
         Self::FirmRate,
         Self::StrategyStopped,
+        Self::InFlight,
     ];
 
     /// The name in reports and in the journal.
@@ -137,6 +140,7 @@ impl Limit {
             Self::StrategyRate => "rate of the strategy",
             Self::FirmRate => "rate of the firm",
             Self::StrategyStopped => "stopped",
+            Self::InFlight => "requests in flight",
         }
     }
 

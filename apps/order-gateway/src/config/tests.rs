@@ -307,6 +307,15 @@ fn limits_of_futures_need_the_multiplier_of_each_instrument() {
 }
 
 #[test]
+fn window_of_requests_without_an_answer_is_the_venues_and_none_where_it_is_left_out() {
+    let config = |text: &str| parse::<Config>(text, Config::check).unwrap();
+    assert_eq!(config(BOE).venue.in_flight_max(), usize::MAX);
+    let text = |most: &str| BOE.replacen("primary", &format!("in_flight_max = {most}\nprimary"), 1);
+    assert_eq!(config(&text("960")).venue.in_flight_max(), 960);
+    assert!(place(&text("0")).2.contains("expected a nonzero u32"), "{}", place(&text("0")).2);
+}
+
+#[test]
 fn limits_that_leave_self_matches_to_the_venue_need_to_know_how_it_prevents_them() {
     let text = "version = 1\n[account]\nvenue_prevents_self_match = true\n[[units]]\n[[instruments]]\nsymbol = \"A\"\n\
                 multiplier = 1\n";

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::net::SocketAddrV4;
+use std::num::NonZeroU32;
 
 use market::Symbol;
 use order_entry::Text;
@@ -40,6 +41,7 @@ pub struct VenueConfig {
     /// The venue cancels all orders of the session where its connection breaks. By default false.
     #[serde(default)]
     pub cancel_on_disconnect: bool,
+    in_flight_max: Option<NonZeroU32>,
     password: Option<Spanned<String>>,
     user: Option<Spanned<String>>,
     sub_id: Option<Spanned<String>>,
@@ -342,6 +344,11 @@ impl VenueConfig {
             _ => None,
         };
         CopiesBy::Fix(of, session)
+    }
+
+    /// Orders and replaces that the venue has not answered, at most. By default no limit.
+    pub fn in_flight_max(&self) -> usize {
+        self.in_flight_max.map_or(usize::MAX, |most| most.get() as usize)
     }
 
     /// Whether the section says how the venue prevents trades with oneself.

@@ -71,11 +71,11 @@ pub(super) fn read_v3(message: &Message<'_>) -> Result<Said, BoeError> {
             let terms = (it.last_shares.get(), it.corrected_price.get());
             said(&it.cl_ord_id, revised(it.exec_ref_id.get(), terms))
         }
+        Outbound::MassCancelRejected(it) => refused(&it.mass_cancel_id, it.reason.0),
         // A trade at settlement has shares when it trades; its price, which comes here, is known to
         // whoever clears it.
         Outbound::TasRestatement(_)
         | Outbound::MassCancelAcknowledgment(_)
-        | Outbound::MassCancelRejected(_)
         | Outbound::PurgeAcknowledgment(_)
         | Outbound::PurgeRejected(_) => None,
     })

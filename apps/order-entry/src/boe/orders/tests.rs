@@ -1,4 +1,5 @@
 use market::{Price, Side, Symbol};
+use zerocopy::IntoBytes;
 
 use super::*;
 use crate::Text;
@@ -323,6 +324,39 @@ fn units_number_anew_after_the_end_of_the_day() {
     line.server = Server::new(ServerConfig::default());
     line.log_in();
     assert_eq!(line.asked, []);
+}
+
+#[test]
+fn all_orders_are_canceled_by_one_message_of_version_3_whose_refusal_names_its_id() {
+    let mut line = Line::<V3>::open();
+    line.order();
+    assert_eq!(line.client.cancel_all(1), Ok(true));
+    assert_eq!(VenueSession::next_id(&line.client), 3, "it takes an id");
+    line.deliver();
+    let (kind, body) = line.arrived.last().unwrap();
+    let (v3::Inbound::MassCancelOrder(cancel), _) = v3::Inbound::parse(*kind, body).unwrap() else { panic!() };
+    let v3::MassCancelInst { firm_filter, acknowledgment, lockout, .. } = cancel.instruction;
+    assert_eq!((cancel.mass_cancel_id.trimmed(), cancel.product), (&b"2"[..], Text([0; 6])));
+    assert_eq!([firm_filter, acknowledgment, lockout], *b"ABN");
+    let refused = v3::MassCancelRejected {
+        at_ns: 1.into(),
+        mass_cancel_id: cancel.mass_cancel_id,
+        reason: ReasonCode(b'A'),
+        text: Text([0; 60]),
+    };
+    let events = line.say(|server, output| {
+        server.send(1, v3::MassCancelRejected::KIND, 0, refused.as_bytes(), output).unwrap();
+    });
+    let message = VenueMessage::Refused { id: 2, reason: b'A'.into() };
+    assert_eq!(events, [SessionEvent::Message { number: UnitNumbers::number(0, 0), message }]);
+}
+
+#[test]
+fn each_order_is_canceled_by_itself_by_version_2() {
+    let mut line = Line::<V2>::open();
+    line.order();
+    assert_eq!(line.client.cancel_all(1), Ok(false));
+    assert_eq!(VenueSession::next_id(&line.client), 2);
 }
 
 #[test]

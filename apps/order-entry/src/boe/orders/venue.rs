@@ -123,11 +123,16 @@ impl<W: OrderWords> VenueSession for BoeOrderClient<W> {
         self.write(now_ns, |it, out| W::cancel(&it.firm, target.id, out))
     }
 
-    /// Each order is canceled by itself: what became of each is numbered then, and replayed, which
-    /// an acknowledgment of a mass cancel is not.
-    fn cancel_all(&mut self, _now_ns: u64) -> Result<bool, SendError> {
-        self.closed()?;
-        Ok(false)
+    /// By a mass cancel of version 3, which takes an id. What became of each order is numbered, and
+    /// replayed; a refusal is not.
+    fn cancel_all(&mut self, now_ns: u64) -> Result<bool, SendError> {
+        self.may_cancel()?;
+        if W::HAS_MASS_CANCEL {
+            let id = self.next_id;
+            self.take_id(id);
+            self.write(now_ns, |it, out| W::mass_cancel(&it.firm, id, out))?;
+        }
+        Ok(W::HAS_MASS_CANCEL)
     }
 
     /// BOE has no question; the next login answers.

@@ -66,6 +66,8 @@ impl BoeFirm {
 pub trait OrderWords: Version {
     /// By this name a journal knows whose numbers it has.
     const NAME: [u8; 10];
+    /// Whether one message cancels all orders of the session.
+    const HAS_MASS_CANCEL: bool;
     /// What a login asks for.
     fn returns() -> ReturnFields;
 
@@ -80,6 +82,10 @@ pub trait OrderWords: Version {
 
     /// Writes a cancel of the order `id`.
     fn cancel(firm: &BoeFirm, id: u64, out: &mut [u8]) -> Option<(u16, usize)>;
+
+    /// Writes a cancel of all orders of the session as `id`; `None` also where the version has
+    /// none.
+    fn mass_cancel(firm: &BoeFirm, id: u64, out: &mut [u8]) -> Option<(u16, usize)>;
 
     /// What a message says of which client id; `None` where it says nothing of an order.
     ///
@@ -102,6 +108,8 @@ const FUTURES: Vocabulary = Vocabulary {
 
 impl OrderWords for V2 {
     const NAME: [u8; 10] = *b"BOE 2     ";
+    /// Purges have ports of their own.
+    const HAS_MASS_CANCEL: bool = false;
 
     /// What executions state besides is in their fixed fields.
     fn returns() -> ReturnFields {
@@ -160,6 +168,10 @@ impl OrderWords for V2 {
         Some((v2::CancelOrder::KIND.into(), cancel.emit(named, out)?))
     }
 
+    fn mass_cancel(_firm: &BoeFirm, _id: u64, _out: &mut [u8]) -> Option<(u16, usize)> {
+        None
+    }
+
     fn read(message: &Message<'_>) -> Result<Option<(u64, VenueMessage)>, BoeError> {
         read::read_v2(message)
     }
@@ -167,6 +179,7 @@ impl OrderWords for V2 {
 
 impl OrderWords for V3 {
     const NAME: [u8; 10] = *b"BOE 3     ";
+    const HAS_MASS_CANCEL: bool = true;
 
     /// Version 3 has fixed fields alone.
     fn returns() -> ReturnFields {
@@ -235,6 +248,28 @@ impl OrderWords for V3 {
             operator: firm.operator,
         };
         put(v3::CancelOrder::KIND, &cancel, out)
+    }
+
+    /// Of all firms of the session, because it has the orders of one alone; without a lock-out,
+    /// which orders behind it would meet.
+    fn mass_cancel(firm: &BoeFirm, id: u64, out: &mut [u8]) -> Option<(u16, usize)> {
+        let cancel = v3::MassCancelOrder {
+            mass_cancel_id: text_of(id),
+            clearing_firm: firm.clearing_firm,
+            product: Text([0; 6]),
+            instruction: v3::MassCancelInst {
+                firm_filter: b'A',
+                // Each order's own cancel has a number and is replayed; the acknowledgment is not.
+                acknowledgment: b'B',
+                lockout: b'N',
+                instruments: b'B',
+                long_lived: b'C',
+                reserved: [0; 11],
+            },
+            manual: b'N',
+            operator: firm.operator,
+        };
+        put(v3::MassCancelOrder::KIND, &cancel, out)
     }
 
     fn read(message: &Message<'_>) -> Result<Option<(u64, VenueMessage)>, BoeError> {

@@ -158,6 +158,9 @@ impl World {
             open[usize::from(order.side == Side::Sell)] += i64::from(order.leaves());
         }
         assert_eq!(self.table.live().count(), self.table.live_count());
+        let unanswered = |order: &Order| usize::from(order.is_unacknowledged()) + order.pending_replaces().len();
+        let counted: usize = self.table.live().map(|(_, order)| unanswered(order)).sum();
+        assert_eq!(self.table.unanswered_count(), counted, "what the venue has not answered");
         let held = self.gate.open_qty(STOCK).unwrap();
         assert!(held.0 >= open[0] && held.1 >= open[1], "the gate holds {held:?}, open are {open:?}");
         assert_eq!(self.gate.position(STOCK), Some(self.position));
