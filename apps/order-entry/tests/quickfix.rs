@@ -9,7 +9,7 @@
 mod driver;
 
 use order_entry::fix::codec::Writer;
-use order_entry::fix::session::{Role, SessionConfig, Version};
+use order_entry::fix::session::{MessageStore, Role, Schedule, SessionConfig, Version};
 
 use driver::{Driver, Peer, config};
 
@@ -274,5 +274,19 @@ fn end_of_the_peers_day_logs_out_and_resets() {
         driver.send("B", "one");
         driver.wait_for_line(&mut peer, &["in ", "|35=B|34=2|"]);
         driver.wait("the end", |driver| driver.ends == ["the peer logged out"]);
+    });
+}
+
+#[test]
+fn end_of_our_day_logs_out_and_begins_both_numbers_anew() {
+    with_quickfix("end_of_our_day_logs_out_and_begins_both_numbers_anew", || {
+        let day = Schedule::daily(driver::second_of_day_in(-3_600), driver::second_of_day_in(4));
+        let (mut driver, mut peer) = logged_on(SessionConfig { schedule: Some(day), ..config() }, &[]);
+        driver.send("B", "one");
+        driver.wait_for_line(&mut peer, &["in ", "|35=B|34=2|"]);
+        driver.wait("the end", |driver| driver.ends == ["the session is not open now"]);
+        driver.wait_for_line(&mut peer, &["in ", "|35=5|34=3|", "|58=end of the session|"]);
+        let store = driver.session.store();
+        assert_eq!((store.next_out(), store.next_in()), (1, 1));
     });
 }

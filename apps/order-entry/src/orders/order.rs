@@ -213,7 +213,8 @@ impl Order {
         })
     }
 
-    /// The order and its replaces, as far as the venue has not answered; none of one that has ended.
+    /// The order and its replaces, as far as the venue has not answered; none of one that has
+    /// ended.
     pub(super) fn unanswered_count(&self) -> usize {
         if self.is_live() { usize::from(self.life == Life::Sent) + self.pending.len() } else { 0 }
     }

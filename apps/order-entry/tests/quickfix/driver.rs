@@ -50,6 +50,12 @@ pub(crate) fn time_of_day_in(seconds: i64) -> String {
     String::from_utf8(UtcText::new(Precision::Millis).write(utc_ns)[9..17].to_vec()).unwrap()
 }
 
+/// The second of the UTC day, so many seconds from now.
+pub(crate) fn second_of_day_in(seconds: i64) -> u32 {
+    let utc_ns = now().utc_ns.checked_add_signed(seconds * 1_000_000_000).unwrap();
+    (utc_ns / 1_000_000_000 % 86_400) as u32
+}
+
 fn now() -> Now {
     static START: OnceLock<Instant> = OnceLock::new();
     let steady_ns = START.get_or_init(Instant::now).elapsed().as_nanos() as u64;
