@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use wirepath::device::{RxQueue, RxState};
+use wirepath::forward;
 use wirepath::mem::{Burst, Pool};
 use wirepath::time::{Clock, Instant, MonotonicClock};
 
@@ -68,13 +69,8 @@ impl<R: RxQueue, C: Clock> RxQueue for PatientRx<R, C> {
         }
     }
 
-    fn state(&self) -> RxState {
-        self.rx.state()
-    }
-
-    fn refresh_counters(&mut self) {
-        self.rx.refresh_counters();
-    }
+    // A loop that sleeps needs no patience.
+    forward!(rx: state, refresh_counters; by_default: wait_fd, arm);
 }
 
 #[cfg(test)]

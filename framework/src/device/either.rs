@@ -117,6 +117,21 @@ impl<L: TxQueue, R: TxQueue> TxQueue for Either<L, R> {
         either!(self, tx => tx.post(mbuf, offload))
     }
 
+    #[inline]
+    fn post_urgent(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        either!(self, tx => tx.post_urgent(mbuf))
+    }
+
+    #[inline]
+    fn post_unmarked(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        either!(self, tx => tx.post_unmarked(mbuf, offload))
+    }
+
+    #[inline]
+    fn post_burst(&mut self, burst: &mut Burst, offload: Offload) -> usize {
+        either!(self, tx => tx.post_burst(burst, offload))
+    }
+
     fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
         either!(self, tx => tx.dry_run(mbuf, offload));
     }

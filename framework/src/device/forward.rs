@@ -8,7 +8,15 @@
 /// [`Queue`](crate::device::Queue), [`RxQueue`](crate::device::RxQueue) or
 /// [`TxQueue`](crate::device::TxQueue) that wraps another one: `forward!(inner: reap, room);`
 /// writes these methods, each a call of the same one of the field `inner`. List each method that
-/// the wrapper does not change, those with a default too. `wait_fd` includes `arm`.
+/// the wrapper does not change, those with a default too. `wait_fd` includes `arm`,
+/// `ring_doorbell` includes `defer_doorbell`, and `prepost` includes `preposted` and
+/// `fire_preposted`.
+///
+/// After `by_default` stand the methods that keep the default of the trait, which the wrapper needs
+/// because it is made of methods that the wrapper does change: `forward!(inner: reap; by_default:
+/// post_burst);`, or `forward!(by_default: post_burst);` alone. They are only named.
+/// `tests/tests/repository/wrappers.rs` fails where a wrapper of this repository neither writes,
+/// nor forwards, nor names a method.
 ///
 /// ```
 /// use wirepath::counters::Scope;
@@ -34,7 +42,10 @@
 /// ```
 #[macro_export]
 macro_rules! forward {
-    ($inner:ident: $($method:ident),+) => { $($crate::forward!(@ $method $inner);)+ };
+    (by_default: $($kept:ident),+) => {};
+    ($inner:ident: $($method:ident),+ $(; by_default: $($kept:ident),+)?) => {
+        $($crate::forward!(@ $method $inner);)+
+    };
 
     (@ name $inner:ident) => {
         fn name(&self) -> &str {
@@ -99,6 +110,33 @@ macro_rules! forward {
     (@ refresh_counters $inner:ident) => {
         fn refresh_counters(&mut self) {
             self.$inner.refresh_counters();
+        }
+    };
+    (@ post_urgent $inner:ident) => {
+        #[inline]
+        fn post_urgent(&mut self, mbuf: $crate::mem::Mbuf) -> Result<(), $crate::mem::Mbuf> {
+            self.$inner.post_urgent(mbuf)
+        }
+    };
+    (@ post_burst $inner:ident) => {
+        #[inline]
+        fn post_burst(&mut self, burst: &mut $crate::mem::Burst, offload: $crate::device::Offload) -> usize {
+            self.$inner.post_burst(burst, offload)
+        }
+    };
+    (@ prepost $inner:ident) => {
+        fn prepost(&mut self, frame: &[u8]) -> Option<$crate::device::Preposted> {
+            self.$inner.prepost(frame)
+        }
+
+        #[inline]
+        fn preposted(&mut self, which: $crate::device::Preposted) -> Option<&mut [u8]> {
+            self.$inner.preposted(which)
+        }
+
+        #[inline]
+        fn fire_preposted(&mut self, which: $crate::device::Preposted) -> bool {
+            self.$inner.fire_preposted(which)
         }
     };
     (@ post_unmarked $inner:ident) => {

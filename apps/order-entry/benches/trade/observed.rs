@@ -2,8 +2,8 @@
 
 use wirepath::counters::Scope;
 use wirepath::device::{DeviceError, Offload, Queue, TxQueue};
-use wirepath::mem::{Burst, Layout, Mbuf, Pool, Sizing};
-use wirepath::time::Instant;
+use wirepath::forward;
+use wirepath::mem::{Burst, Mbuf, Pool};
 
 /// Sees what is posted.
 pub(crate) trait Observer: Send {
@@ -28,13 +28,7 @@ impl<Q: Queue, O: Observer> Queue for Observed<Q, O> {
         Ok((rx, ObservedTx { tx, observer: self.observer }))
     }
 
-    fn layout(&self, frame_len_max: usize) -> Layout {
-        self.queue.layout(frame_len_max)
-    }
-
-    fn buffers(&self) -> Sizing {
-        self.queue.buffers()
-    }
+    forward!(queue: layout, buffers, region);
 }
 
 pub(crate) struct ObservedTx<Tx, O> {
@@ -62,25 +56,9 @@ impl<Tx: TxQueue, O: Observer> TxQueue for ObservedTx<Tx, O> {
         self.tx.post_burst(burst, offload)
     }
 
-    #[inline]
-    fn ring_doorbell(&mut self, now: Instant) {
-        self.tx.ring_doorbell(now);
-    }
-
-    #[inline]
-    fn reap(&mut self) -> usize {
-        self.tx.reap()
-    }
-
-    fn room(&mut self) -> usize {
-        self.tx.room()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.tx.in_flight()
-    }
-
-    fn refresh_counters(&mut self) {
-        self.tx.refresh_counters();
-    }
+    // A preposted frame would leave without its observer, and nothing here asks for timestamps.
+    forward!(
+        tx: dry_run, ring_doorbell, reap, room, in_flight, refresh_counters;
+        by_default: post_unmarked, prepost, preposted, fire_preposted, has_timestamps, take_timestamp
+    );
 }

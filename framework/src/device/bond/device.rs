@@ -8,6 +8,7 @@ use super::tx::BondTx;
 use crate::counters::Scope;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, DeviceErrorKind, Queue, RxOffloads, TxOffloads};
+use crate::forward;
 use crate::mem::{Layout, Pool, Sizing};
 
 /// The index of the active leg in the bond. Any thread may set it; the worker reads it once per
@@ -133,6 +134,9 @@ impl<Q: Queue> Queue for BondQueue<Q> {
     fn buffers(&self) -> Sizing {
         self.legs.iter().fold(Sizing::new(), |sum, leg| sum.and(leg.buffers()))
     }
+
+    // One pool cannot be cut from the memory of several legs.
+    forward!(by_default: region);
 }
 
 /// The capabilities that both legs have.

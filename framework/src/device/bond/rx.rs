@@ -3,6 +3,7 @@
 use super::device::ActiveLeg;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{RxQueue, RxState};
+use crate::forward;
 use crate::mem::{BURST_MAX, Burst, Pool};
 use crate::time::Instant;
 
@@ -77,4 +78,6 @@ impl<R: RxQueue> RxQueue for BondRx<R> {
     fn refresh_counters(&mut self) {
         self.legs.iter_mut().for_each(R::refresh_counters);
     }
+
+    forward!(by_default: wait_fd, arm);
 }

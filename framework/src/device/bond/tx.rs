@@ -3,7 +3,8 @@
 
 use super::device::ActiveLeg;
 use crate::device::{Offload, TxQueue};
-use crate::mem::Mbuf;
+use crate::forward;
+use crate::mem::{Burst, Mbuf};
 use crate::time::Instant;
 
 /// The send half of a bond's queue.
@@ -25,6 +26,27 @@ impl<T: TxQueue> TxQueue for BondTx<T> {
             Some(leg) => leg.post(mbuf, offload),
             None => Err(mbuf),
         }
+    }
+
+    #[inline]
+    fn post_urgent(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        match self.legs.get_mut(self.active.get()) {
+            Some(leg) => leg.post_urgent(mbuf),
+            None => Err(mbuf),
+        }
+    }
+
+    #[inline]
+    fn post_unmarked(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        match self.legs.get_mut(self.active.get()) {
+            Some(leg) => leg.post_unmarked(mbuf, offload),
+            None => Err(mbuf),
+        }
+    }
+
+    #[inline]
+    fn post_burst(&mut self, burst: &mut Burst, offload: Offload) -> usize {
+        self.legs.get_mut(self.active.get()).map_or(0, |leg| leg.post_burst(burst, offload))
     }
 
     fn dry_run(&mut self, mbuf: Mbuf, offload: Offload) {
@@ -53,4 +75,8 @@ impl<T: TxQueue> TxQueue for BondTx<T> {
     fn refresh_counters(&mut self) {
         self.legs.iter_mut().for_each(T::refresh_counters);
     }
+
+    // A preposted frame could stand on a leg that is no longer active, each leg numbers its own
+    // timestamps, and each may have a doorbell to defer.
+    forward!(by_default: prepost, preposted, fire_preposted, defer_doorbell, has_timestamps, take_timestamp);
 }

@@ -9,6 +9,7 @@ use super::frame_faults::{FaultDraws, Hold};
 use super::tally::Tally;
 use crate::counters::{Drops, Scope};
 use crate::device::{RxQueue, RxState};
+use crate::forward;
 use crate::mem::{Burst, Mbuf, Pool};
 use crate::time::Instant;
 
@@ -161,9 +162,7 @@ impl<R: RxQueue> RxQueue for FaultRx<R> {
         }
     }
 
-    fn refresh_counters(&mut self) {
-        self.inner.refresh_counters();
-    }
+    forward!(inner: refresh_counters; by_default: wait_fd, arm);
 }
 
 impl<R> Drop for FaultRx<R> {

@@ -4,6 +4,7 @@
 //! a worker does. They enter the inner ring after the frames that were posted meanwhile.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::damage::{Flip, Stock, copy};
 use super::delay_queue::{DelayQueue, HELD_BACK_MAX};
@@ -11,7 +12,7 @@ use super::frame_faults::{FaultDraws, FrameFaults, Hold};
 use super::stamps::Stamps;
 use super::tally::Tally;
 use crate::counters::{Counter, Drops, Scope, Unit};
-use crate::device::{Offload, TxQueue, TxTimestamp};
+use crate::device::{Doorbell, Offload, TxQueue, TxTimestamp};
 use crate::forward;
 use crate::mem::Mbuf;
 use crate::time::Instant;
@@ -142,8 +143,18 @@ impl<T: TxQueue> FaultTx<T> {
         Ok(())
     }
 
+    /// The full ring that the faults demand begins after a doorbell.
+    fn begin_stall(&mut self) {
+        if self.stall_next > 0 {
+            // The worker reaps before it posts: one more, so that the shortest stall has an effect.
+            self.stalled = self.stall_next + 1;
+            self.stall_next = 0;
+        }
+    }
+
     /// Sends held-back frames that are due, as long as the inner ring accepts them.
-    fn release(&mut self) {
+    fn release(&mut self, now: Instant) {
+        self.now = now;
         while let Some(posted) = self.held_back.take_due(self.now, self.taken, false) {
             if let Err(posted) = self.post_inner(posted) {
                 self.held_back.push(posted, Hold::No, self.now, self.taken, self.draws.faults().delay_max);
@@ -191,14 +202,16 @@ impl<T: TxQueue> TxQueue for FaultTx<T> {
     }
 
     fn ring_doorbell(&mut self, now: Instant) {
-        self.now = now;
-        self.release();
+        self.release(now);
         self.inner.ring_doorbell(now);
-        if self.stall_next > 0 {
-            // The worker reaps before it posts: one more, so that the shortest stall has an effect.
-            self.stalled = self.stall_next + 1;
-            self.stall_next = 0;
-        }
+        self.begin_stall();
+    }
+
+    fn defer_doorbell(&mut self, now: Instant) -> Option<Arc<dyn Doorbell>> {
+        self.release(now);
+        let doorbell = self.inner.defer_doorbell(now);
+        self.begin_stall();
+        doorbell
     }
 
     fn reap(&mut self) -> usize {
@@ -223,7 +236,11 @@ impl<T: TxQueue> TxQueue for FaultTx<T> {
         None
     }
 
-    forward!(inner: dry_run, has_timestamps, refresh_counters);
+    // Each frame passes through `post`, which applies the faults; a preposted one would not.
+    forward!(
+        inner: dry_run, has_timestamps, refresh_counters;
+        by_default: post_urgent, post_unmarked, post_burst, prepost, preposted, fire_preposted
+    );
 }
 
 impl<T> Drop for FaultTx<T> {

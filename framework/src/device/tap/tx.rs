@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use super::recorder::Recorder;
-use crate::device::{Offload, Preposted, TxQueue};
+use crate::device::{Offload, Preposted, TxQueue, post_one_by_one};
 use crate::forward;
-use crate::mem::Mbuf;
+use crate::mem::{Burst, Mbuf};
 
 /// The send half of a tapped queue. It records each frame that the inner device accepts, as it was
 /// posted: before checksum insertion and segmentation. The time is that of the turn in which it was
@@ -30,21 +30,28 @@ impl<T: TxQueue> TapTx<T> {
         &mut self.inner
     }
 
-    fn pass(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
-        let posted = self.inner.post(mbuf, offload);
+    /// Posts a frame that has no record.
+    #[inline(always)]
+    fn pass(&mut self, mbuf: Mbuf, post: impl FnOnce(&mut T, Mbuf) -> Result<(), Mbuf>) -> Result<(), Mbuf> {
+        let posted = post(&mut self.inner, mbuf);
         self.tap.pass_sent(usize::from(posted.is_ok()));
         posted
     }
 
     #[inline(never)]
-    fn record(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+    fn record(
+        &mut self,
+        mbuf: Mbuf,
+        offload: Offload,
+        post: impl FnOnce(&mut T, Mbuf) -> Result<(), Mbuf>,
+    ) -> Result<(), Mbuf> {
         // A worker that retries at a full ring must not fill the tap's ring with void records.
         if self.inner.room() == 0 {
-            return self.pass(mbuf, offload);
+            return self.pass(mbuf, post);
         }
         // Written before the frame is handed over, and removed if the device refuses it.
         self.tap.offer(&mbuf);
-        let posted = self.inner.post(mbuf, offload);
+        let posted = post(&mut self.inner, mbuf);
         match &posted {
             Ok(()) => self.tap.keep(offload.vlan()),
             Err(_) => self.tap.retract(),
@@ -57,9 +64,35 @@ impl<T: TxQueue> TxQueue for TapTx<T> {
     #[inline]
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         if self.tap.has_listener() {
-            return self.record(mbuf, offload);
+            return self.record(mbuf, offload, |inner, mbuf| inner.post(mbuf, offload));
         }
-        self.pass(mbuf, offload)
+        self.pass(mbuf, |inner, mbuf| inner.post(mbuf, offload))
+    }
+
+    #[inline]
+    fn post_urgent(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        if self.tap.has_listener() {
+            return self.record(mbuf, Offload::URGENT, T::post_urgent);
+        }
+        self.pass(mbuf, T::post_urgent)
+    }
+
+    #[inline]
+    fn post_unmarked(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+        if self.tap.has_listener() {
+            return self.record(mbuf, offload, |inner, mbuf| inner.post_unmarked(mbuf, offload));
+        }
+        self.pass(mbuf, |inner, mbuf| inner.post_unmarked(mbuf, offload))
+    }
+
+    #[inline]
+    fn post_burst(&mut self, burst: &mut Burst, offload: Offload) -> usize {
+        if self.tap.has_listener() {
+            return post_one_by_one(self, burst, offload);
+        }
+        let posted = self.inner.post_burst(burst, offload);
+        self.tap.pass_sent(posted);
+        posted
     }
 
     /// With a listener present no frame is preposted, because each frame must be recorded when it
