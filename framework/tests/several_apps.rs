@@ -6,10 +6,10 @@ use core::net::SocketAddrV4;
 use wirepath::counters::Block;
 use wirepath::device::memory::{MemoryConfig, MemoryDevice, pair};
 use wirepath::device::{Device, Queue};
-use wirepath::pipeline::tcp::TcpConfig;
+use wirepath::pipeline::tcp::{AcceptDecision, ListenerId, TcpConfig};
 use wirepath::pipeline::{ForConsumers, HostStack};
 use wirepath::prelude::*;
-use wirepath::proto::{Group, Sharing};
+use wirepath::proto::{Flow, Group, Sharing};
 use wirepath::worker::Worker;
 
 type End<A> = Worker<
@@ -98,12 +98,12 @@ fn each_app_gets_the_datagrams_of_its_consumers() {
     let mut wire = Wire::new(two(Story::default(), Story::default()), ());
     wire.near.with_app(wire.now, |_, cx| {
         for (consumer, port) in [(0, 9_000), (1, 9_001), (2, 9_002)] {
-            cx.sockets.join(ConsumerId(consumer), Group::new(GROUP.into(), port)).unwrap();
+            cx.udp().join(ConsumerId(consumer), Group::new(GROUP.into(), port)).unwrap();
         }
     });
     for port in [9_000, 9_001, 9_002, 9_003] {
         let (to, payload) = (SocketAddrV4::new(GROUP.into(), port), port.to_string());
-        let sent = |cx: &mut Cx<'_>| send_to(FAR, to, &UdpOptions::default(), payload.as_bytes(), cx);
+        let sent = |cx: &mut Cx<'_>| cx.udp().send_to(FAR, to, &UdpOptions::default(), payload.as_bytes());
         wire.far.with_app(wire.now, |(), cx| sent(cx)).unwrap();
     }
     wire.turn(2);
@@ -115,10 +115,10 @@ fn each_app_gets_the_datagrams_of_its_consumers() {
 fn app_of_a_tuple_without_a_share_gets_everything() {
     let mut wire = Wire::new((Story::default(), for_consumers(1..2, Story::default()), ()), ());
     wire.near.with_app(wire.now, |_, cx| {
-        cx.sockets.bind(ConsumerId(0), NEAR, Sharing::Shared).unwrap();
-        cx.sockets.bind(ConsumerId(1), NEAR, Sharing::Shared).unwrap();
+        cx.udp().bind(ConsumerId(0), NEAR, Sharing::Shared).unwrap();
+        cx.udp().bind(ConsumerId(1), NEAR, Sharing::Shared).unwrap();
     });
-    wire.far.with_app(wire.now, |(), cx| send_to(FAR, NEAR, &UdpOptions::default(), b"tick", cx)).unwrap();
+    wire.far.with_app(wire.now, |(), cx| cx.udp().send_to(FAR, NEAR, &UdpOptions::default(), b"tick")).unwrap();
     wire.turn(4);
     let (all, own, ()) = wire.near.app();
     assert_eq!((all.0.len(), own.app().0.len()), (2, 1));
@@ -135,6 +135,51 @@ fn timers_of_apps_with_the_same_tokens_come_to_who_set_them() {
     assert_eq!(first.app().0.0, ["timer 7"]);
     assert_eq!(second.app().0.0, ["timer 7"]);
     assert_eq!(third.0.0, ["timer 7", "timer 7", "timer 8"], "it has no share of its own");
+}
+
+/// Gives each peer the same answer.
+struct Accepting(AcceptDecision);
+
+impl App for Accepting {
+    fn on_tcp_accept(&mut self, _: ListenerId, _: ConsumerId, _: Flow) -> AcceptDecision {
+        self.0
+    }
+}
+
+#[test]
+fn app_decides_about_the_peers_of_its_own_listeners() {
+    let apps = [AcceptDecision::Refuse, AcceptDecision::Yes].map(Accepting);
+    let [first, second] = apps;
+    let mut wire = Wire::new((for_consumers(0..2, first), for_consumers(2..3, second)), Story::default());
+    let now = wire.now;
+    let listen = |cx: &mut Cx<'_>, port, consumer| {
+        let options = ListenOptions { consumer: ConsumerId(consumer), ..ListenOptions::default() };
+        cx.tcp().listen(SocketAddrV4::new(*NEAR.ip(), port), &options).unwrap();
+    };
+    wire.near.with_app(now, |_, cx| listen(cx, 80, 1));
+    wire.near.with_app(now, |_, cx| listen(cx, 81, 2));
+    for (port, expected) in [(80, "Refused"), (81, "connected")] {
+        wire.far.with_app(now, |_, cx| {
+            let to = SocketAddrV4::new(*NEAR.ip(), port);
+            let local = SocketAddrV4::new(*FAR.ip(), 0);
+            cx.tcp().connect(local, to, &ConnectionOptions::default(), ConsumerId(0)).unwrap()
+        });
+        wire.turn(10);
+        assert_eq!(wire.far.app().0.last().map(String::as_str), Some(expected), "port {port}");
+    }
+}
+
+#[test]
+fn apps_for_the_same_consumer_do_not_start() {
+    let start = |one, other, third| {
+        let apps = (for_consumers(one, ()), (for_consumers(other, ()), (), for_consumers(third, ())));
+        let mut wire = Wire::new(apps, ());
+        wire.near.with_app(wire.now, |apps, cx| apps.on_start(cx)).map_err(|error| error.to_string())
+    };
+    assert_eq!(start(0..2, 2..3, 3..4), Ok(()));
+    let error = start(5..9, 0..2, 1..3).unwrap_err();
+    assert!(error.starts_with("two apps of the worker are for consumer 1, one for 0..2 and one for 1..3: "), "{error}");
+    assert!(start(3..3, 0..1, 3..4).is_err(), "they would share their timers");
 }
 
 #[test]

@@ -85,7 +85,9 @@ impl End {
         let segment = Segment { seq, ack, wnd, flags, len, timestamps, sack_count, sacks, syn, ce: false };
         let arrival = Arrival { flow: Flow { local: flow.remote, remote: flow.local }, segment };
         let payload = (!payload.is_empty()).then_some(Bytes(payload));
-        if let Ok(Some((_, data))) = self.tcp.receive(&arrival, payload, |_| AcceptDecision::Yes, now, &mut self.wire) {
+        if let Ok(Some((_, data))) =
+            self.tcp.receive(&arrival, payload, |_, _| AcceptDecision::Yes, now, &mut self.wire)
+        {
             self.take(data.0);
         }
         self.listen();

@@ -1,12 +1,14 @@
 //! The application at the end of a pipeline.
 
+use core::ops::Range;
+
 use super::icmp::node::{EchoReply, IcmpError};
 use super::node::Cx;
 use super::tcp::{AcceptDecision, ConnectionId, ListenerId, TcpData, TcpEvent};
 use super::udp::datagram::Datagram;
 
 use crate::mem::Mbuf;
-use crate::proto::Flow;
+use crate::proto::{ConsumerId, Flow};
 use crate::time::Instant;
 
 /// The reason why an app cannot start: a sentence for the operator.
@@ -46,11 +48,11 @@ pub trait App {
         let _ = (datagram, cx);
     }
 
-    /// A peer wants to connect to a listener. Called for its SYN, before any state is kept; called
-    /// again for a repeated SYN and when a SYN cookie comes back. So decide by the flow, and count
-    /// connections by `Connected`.
-    fn on_tcp_accept(&mut self, listener: ListenerId, flow: Flow) -> AcceptDecision {
-        let _ = (listener, flow);
+    /// A peer wants to connect to a listener of `consumer`. Called for its SYN, before any state is
+    /// kept; called again for a repeated SYN and when a SYN cookie comes back. So decide by the
+    /// flow, and count connections by `Connected`.
+    fn on_tcp_accept(&mut self, listener: ListenerId, consumer: ConsumerId, flow: Flow) -> AcceptDecision {
+        let _ = (listener, consumer, flow);
         AcceptDecision::Yes
     }
 
@@ -82,6 +84,13 @@ pub trait App {
     fn on_echo_reply(&mut self, reply: &EchoReply<'_>, cx: &mut Cx<'_>) -> bool {
         let _ = (reply, cx);
         false
+    }
+
+    /// Adds the consumers of [`for_consumers`](super::for_consumers) to `ranges`, by which a tuple
+    /// finds at its start that two of its apps share one.
+    #[doc(hidden)]
+    fn list_consumers(&self, ranges: &mut Vec<Range<u32>>) {
+        let _ = ranges;
     }
 
     /// Called once on the worker's thread before its first turn, by a [`Port`](crate::port::Port):

@@ -2,6 +2,7 @@
 //! [`for_consumers`] passes an app only the events of its own consumers. Choosing the app costs one
 //! compare; a worker with one app pays nothing.
 
+use core::fmt;
 use core::ops::Range;
 
 use super::app::{App, AppError};
@@ -22,10 +23,11 @@ pub struct ForConsumers<A> {
 
 /// Passes `app` only the events of these consumers, so that several apps share a worker without
 /// knowing of each other: datagrams, ICMP errors and TCP by the consumer of the subscription,
-/// socket, connection or listener; timers by the app that set them. Echo replies, `on_tcp_accept`,
-/// `on_start`, `on_stop` and `tick` come to all apps. Costs one compare for each call.
+/// socket, connection or listener; timers by the app that set them. Echo replies, `on_start`,
+/// `on_stop` and `tick` come to all apps. Costs one compare for each call.
 ///
-/// The ranges of two apps must not begin with the same consumer.
+/// No consumer is of two apps: a tuple with ranges that overlap does not start. An app that sees
+/// the events of all consumers stands in the tuple by itself.
 ///
 /// ```no_run
 /// use wirepath::prelude::*;
@@ -103,8 +105,8 @@ impl<A: App> App for ForConsumers<A> {
         }
     }
 
-    fn on_tcp_accept(&mut self, listener: ListenerId, flow: Flow) -> AcceptDecision {
-        self.app.on_tcp_accept(listener, flow)
+    fn on_tcp_accept(&mut self, listener: ListenerId, consumer: ConsumerId, flow: Flow) -> AcceptDecision {
+        if self.has(consumer) { self.app.on_tcp_accept(listener, consumer, flow) } else { AcceptDecision::Yes }
     }
 
     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
@@ -137,6 +139,10 @@ impl<A: App> App for ForConsumers<A> {
         self.call(cx, |app, cx| app.on_echo_reply(reply, cx))
     }
 
+    fn list_consumers(&self, ranges: &mut Vec<Range<u32>>) {
+        ranges.push(self.consumers.clone());
+    }
+
     fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
         self.call(cx, |app, cx| app.on_start(cx))
     }
@@ -161,11 +167,45 @@ impl<A: App> App for ForConsumers<A> {
     }
 }
 
+/// Two apps of a tuple are for the same consumer.
+#[derive(Debug)]
+struct SharedConsumer {
+    one: Range<u32>,
+    other: Range<u32>,
+}
+
+impl fmt::Display for SharedConsumer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { one, other } = self;
+        write!(
+            f,
+            "two apps of the worker are for consumer {}, one for {one:?} and one for {other:?}: give each app of \
+             `for_consumers` consumers of its own",
+            other.start
+        )
+    }
+}
+
+impl core::error::Error for SharedConsumer {}
+
+/// Refuses apps of which two are for the same consumer: both would get its events. Ranges that
+/// begin together would share their timers too, even where one is empty.
+fn refuse_overlap(apps: &impl App) -> Result<(), SharedConsumer> {
+    let mut ranges = Vec::new();
+    apps.list_consumers(&mut ranges);
+    ranges.sort_by_key(|range| range.start);
+    let shared = ranges.windows(2).find(|pair| pair[0].start == pair[1].start || pair[0].end > pair[1].start);
+    match shared {
+        Some([one, other]) => Err(SharedConsumer { one: one.clone(), other: other.clone() }),
+        _ => Ok(()),
+    }
+}
+
 macro_rules! tuples {
     ($(($($app:ident $place:tt),+))+) => {$(
-        /// Calls each app for everything, in order. A peer is accepted where all apps accept it;
-        /// the first app that recognizes an echo reply takes it; the first that fails to start ends
-        /// the port.
+        /// Calls each app for everything, in order. A peer is accepted where all apps accept it, of
+        /// which one [for other consumers](for_consumers) accepts every peer; the first app that
+        /// recognizes an echo reply takes it; the first that fails to start ends the port.
         impl<$($app: App),+> App for ($($app,)+) {
             #[inline]
             fn prefetch(&mut self, frames: &[Mbuf]) {
@@ -177,8 +217,8 @@ macro_rules! tuples {
                 $(self.$place.on_datagram(datagram, cx);)+
             }
 
-            fn on_tcp_accept(&mut self, listener: ListenerId, flow: Flow) -> AcceptDecision {
-                $(match self.$place.on_tcp_accept(listener, flow) {
+            fn on_tcp_accept(&mut self, listener: ListenerId, consumer: ConsumerId, flow: Flow) -> AcceptDecision {
+                $(match self.$place.on_tcp_accept(listener, consumer, flow) {
                     AcceptDecision::Yes => (),
                     no => return no,
                 })+
@@ -206,7 +246,12 @@ macro_rules! tuples {
                 $(self.$place.on_echo_reply(reply, cx))||+
             }
 
+            fn list_consumers(&self, ranges: &mut Vec<Range<u32>>) {
+                $(self.$place.list_consumers(ranges);)+
+            }
+
             fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
+                refuse_overlap(self)?;
                 $(self.$place.on_start(cx)?;)+
                 Ok(())
             }

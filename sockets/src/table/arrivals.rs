@@ -2,7 +2,7 @@
 
 use wirepath::pipeline::tcp::{AcceptDecision, CloseReason, ConnectionId, ListenerId, TcpData, TcpEvent};
 use wirepath::pipeline::{App, Cx, Datagram, IcmpError};
-use wirepath::proto::Flow;
+use wirepath::proto::{ConsumerId, Flow};
 use wirepath::time::Instant;
 
 use super::{NONE, SocketId, Sockets};
@@ -88,7 +88,7 @@ impl App for Sockets {
         self.wake_for(id, Ready::ERR);
     }
 
-    fn on_tcp_accept(&mut self, listener: ListenerId, _: Flow) -> AcceptDecision {
+    fn on_tcp_accept(&mut self, listener: ListenerId, _: ConsumerId, _: Flow) -> AcceptDecision {
         let at = self.listeners.iter().find(|(other, _)| *other == listener).map(|(_, id)| *id);
         let is_full = self.len() >= self.sockets_max
             || at.is_none_or(|id| match self.get(id) {

@@ -82,7 +82,7 @@ impl Subject for Ours {
         let payload = (!words.payload.is_empty()).then(|| Bytes(words.payload.to_vec()));
         let now = Instant::from_nanos(now);
         let received =
-            self.tcp.receive(&Arrival { flow, segment }, payload, |_| AcceptDecision::Yes, now, &mut self.wire);
+            self.tcp.receive(&Arrival { flow, segment }, payload, |_, _| AcceptDecision::Yes, now, &mut self.wire);
         if let Ok(Some((_, bytes))) = received {
             self.arrived.extend(bytes.0);
         }

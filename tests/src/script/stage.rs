@@ -112,7 +112,7 @@ impl Stage {
         let arrival = Arrival { flow: self.flows[flow].flow, segment };
         let payload = (!payload.is_empty()).then_some(Bytes(payload));
         let policy = self.policy;
-        let received = self.tcp.receive(&arrival, payload, |_| policy, self.now, &mut self.wire);
+        let received = self.tcp.receive(&arrival, payload, |_, _| policy, self.now, &mut self.wire);
         self.dropped = received.as_ref().err().copied();
         if let Ok(Some((id, data))) = received {
             self.flows[flow].id = Some(id);

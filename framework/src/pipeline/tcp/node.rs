@@ -296,7 +296,7 @@ impl Tcp {
     ) -> Option<Received<Bytes>> {
         let now = cx.now;
         let received = Inner::call(cx, |machine, output| {
-            let accept = |listener| app.on_tcp_accept(listener, arrival.flow);
+            let accept = |listener, consumer| app.on_tcp_accept(listener, consumer, arrival.flow);
             machine.receive_any(arrival, payload, accept, now, output)
         });
         cx.egress.sender = None;

@@ -203,7 +203,7 @@ impl Scene {
         self.widen(&segment, is_syn);
         let payload = (len > 0).then(|| Bytes { data: vec![1; len], alive: Rc::clone(&self.alive) });
         let arrival = Arrival { flow: Flow { local: US, remote: PEER }, segment };
-        let received = self.tcp.receive(&arrival, payload, |_| AcceptDecision::Yes, self.now, &mut self.wire);
+        let received = self.tcp.receive(&arrival, payload, |_, _| AcceptDecision::Yes, self.now, &mut self.wire);
         if let Ok(Some((_, data))) = received {
             assert!(!data.is_empty(), "nothing is delivered as data");
         }

@@ -185,7 +185,7 @@ impl Line {
         change(&mut segment);
         let arrival = Arrival { flow: Flow { local: CLIENT, remote: SERVER }, segment };
         let payload = (!payload.is_empty()).then_some(payload);
-        let received = self.tcp.receive(&arrival, payload, |_| AcceptDecision::Yes, self.now, &mut self.wire);
+        let received = self.tcp.receive(&arrival, payload, |_, _| AcceptDecision::Yes, self.now, &mut self.wire);
         let dropped = received.as_ref().err().copied();
         if let Ok(Some((_, data))) = received {
             self.bytes.extend(data);

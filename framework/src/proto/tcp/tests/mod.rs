@@ -129,7 +129,7 @@ impl End {
         };
         let arrival = Arrival { flow: Flow { local: flow.remote, remote: flow.local }, segment };
         let payload = (!payload.is_empty()).then_some(payload);
-        let received = self.tcp.receive(&arrival, payload, |_| accept, self.now, &mut self.sent);
+        let received = self.tcp.receive(&arrival, payload, |_, _| accept, self.now, &mut self.sent);
         let dropped = received.as_ref().err().copied();
         if let Ok(Some((_, data))) = received {
             self.bytes.extend(data);

@@ -94,7 +94,7 @@ fn syn_leaves_with_the_way_and_its_round_trip_is_that_of_the_network() {
         ce: false,
     };
     line.tcp
-        .receive(&Arrival { flow, segment: answer }, None, |_| AcceptDecision::Yes, line.now, &mut line.wire)
+        .receive(&Arrival { flow, segment: answer }, None, |_, _| AcceptDecision::Yes, line.now, &mut line.wire)
         .unwrap();
     let srtt = line.tcp.info(id, line.now).unwrap().srtt;
     assert!(srtt <= Duration::from_millis(11), "{srtt}");

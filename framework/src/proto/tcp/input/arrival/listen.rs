@@ -4,10 +4,9 @@ use super::Arrival;
 use super::Received;
 use super::TcpDrop;
 use super::negotiation::{asks_for_ecn, receive_mss, window_scale};
-use crate::proto::Flow;
 use crate::proto::tcp::event::{ConnectionId, ListenerId};
 use crate::proto::tcp::listening::handover::Arriving;
-use crate::proto::tcp::listening::listener::AcceptDecision;
+use crate::proto::tcp::listening::listener::{AcceptDecision, Listener};
 use crate::proto::tcp::listening::syn_cookie;
 use crate::proto::tcp::machine::Tcp;
 use crate::proto::tcp::output::interface::Output;
@@ -15,6 +14,7 @@ use crate::proto::tcp::payload::Payload;
 use crate::proto::tcp::segment::{Outgoing, Segment, SynOptions};
 use crate::proto::tcp::seq::Seq;
 use crate::proto::tcp::state::connection::{AppFlags, Connection, State};
+use crate::proto::{ConsumerId, Flow};
 use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 
@@ -32,7 +32,7 @@ impl<P: Payload> Tcp<P> {
         &mut self,
         arrival: &Arrival,
         payload: Option<P>,
-        accept: impl FnOnce(ListenerId) -> AcceptDecision,
+        accept: impl FnOnce(ListenerId, ConsumerId) -> AcceptDecision,
         now: Instant,
         output: &mut O,
     ) -> Received<P> {
@@ -78,7 +78,7 @@ impl<P: Payload> Tcp<P> {
     pub(super) fn arrive_in_listen<O: Output<P>>(
         &mut self,
         arrival: &Arrival,
-        accept: impl FnOnce(ListenerId) -> AcceptDecision,
+        accept: impl FnOnce(ListenerId, ConsumerId) -> AcceptDecision,
         now: Instant,
         output: &mut O,
     ) -> Received<P> {
@@ -131,7 +131,7 @@ impl<P: Payload> Tcp<P> {
         &mut self,
         arrival: &Arrival,
         idx: u32,
-        accept: impl FnOnce(ListenerId) -> AcceptDecision,
+        accept: impl FnOnce(ListenerId, ConsumerId) -> AcceptDecision,
         now: Instant,
         output: &mut O,
     ) -> Result<(), TcpDrop> {
@@ -145,13 +145,14 @@ impl<P: Payload> Tcp<P> {
     /// Whether the listener's app wants the peer.
     fn ask<O: Output<P>>(
         &mut self,
-        accept: impl FnOnce(ListenerId) -> AcceptDecision,
+        accept: impl FnOnce(ListenerId, ConsumerId) -> AcceptDecision,
         arrival: &Arrival,
         listener: u32,
         now: Instant,
         output: &mut O,
     ) -> Result<(), TcpDrop> {
-        match accept(self.listeners.slots[listener].id) {
+        let Listener { id, options, .. } = &self.listeners.slots[listener];
+        match accept(*id, options.consumer) {
             AcceptDecision::Yes => return Ok(()),
             AcceptDecision::Ignore => (),
             AcceptDecision::Refuse => self.answer_with_reset(arrival, now, output),
@@ -284,7 +285,7 @@ impl<P: Payload> Tcp<P> {
         payload: Option<P>,
         listener: u32,
         syn: &Segment,
-        accept: impl FnOnce(ListenerId) -> AcceptDecision,
+        accept: impl FnOnce(ListenerId, ConsumerId) -> AcceptDecision,
         now: Instant,
         output: &mut O,
     ) -> Received<P> {

@@ -28,8 +28,8 @@ use super::super::output::interface::Output;
 use super::super::payload::Payload;
 use super::super::segment::Segment;
 use super::super::state::connection::{AppFlags, Connection, InputFlags, OutputFlags, Pending, State};
-use crate::proto::Flow;
 use crate::proto::slab::NIL;
+use crate::proto::{ConsumerId, Flow};
 use crate::time::Instant;
 use crate::wire::reason::drop_list;
 use crate::wire::tcp::TcpFlags;
@@ -99,7 +99,7 @@ impl<P: Payload> Tcp<P> {
         &mut self,
         arrival: &Arrival,
         payload: Option<P>,
-        accept: impl FnOnce(ListenerId) -> AcceptDecision,
+        accept: impl FnOnce(ListenerId, ConsumerId) -> AcceptDecision,
         now: Instant,
         output: &mut O,
     ) -> Received<P> {
@@ -118,7 +118,7 @@ impl<P: Payload> Tcp<P> {
         &mut self,
         arrival: &Arrival,
         payload: Option<P>,
-        accept: impl FnOnce(ListenerId) -> AcceptDecision,
+        accept: impl FnOnce(ListenerId, ConsumerId) -> AcceptDecision,
         now: Instant,
         output: &mut O,
     ) -> Received<P> {
@@ -144,7 +144,7 @@ impl<P: Payload> Tcp<P> {
         slot: u32,
         arrival: &Arrival,
         payload: Option<P>,
-        accept: impl FnOnce(ListenerId) -> AcceptDecision,
+        accept: impl FnOnce(ListenerId, ConsumerId) -> AcceptDecision,
         now: Instant,
         output: &mut O,
     ) -> Received<P> {

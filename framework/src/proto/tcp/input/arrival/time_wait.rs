@@ -5,6 +5,7 @@ use super::Arrival;
 use super::Received;
 use super::TcpDrop;
 use super::checks::is_older;
+use crate::proto::ConsumerId;
 use crate::proto::tcp::event::{CloseReason, ListenerId};
 use crate::proto::tcp::listening::listener::AcceptDecision;
 use crate::proto::tcp::machine::{Context, Tcp};
@@ -36,7 +37,7 @@ impl<P: Payload> Tcp<P> {
         slot: u32,
         iss_min: Seq,
         arrival: &Arrival,
-        accept: impl FnOnce(ListenerId) -> AcceptDecision,
+        accept: impl FnOnce(ListenerId, ConsumerId) -> AcceptDecision,
         now: Instant,
         output: &mut O,
     ) -> Received<P> {
