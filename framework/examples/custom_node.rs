@@ -4,8 +4,11 @@
 //! `cargo run --release -p wirepath --example custom_node`
 
 use wirepath::counters::{Block, Counter, Drops, Scope, Unit};
-use wirepath::mem::{Mbuf, Pool};
+use wirepath::device::memory::{MemoryConfig, pair};
+use wirepath::mem::Mbuf;
 use wirepath::pipeline::{Cx, Node, NodeTree, Unhandled, discard};
+use wirepath::time::Instant;
+use wirepath::worker::Worker;
 
 wirepath::drop_reasons! {
     /// Why the gate drops.
@@ -60,50 +63,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Node::<()>::outline(&gate, &mut outline);
     print!("{outline}");
 
-    let pool = Pool::heap(8)?;
-    with_cx(&pool, &scope, |cx| {
+    // A worker lends its pool, its host and its queue to the node, over a wire of plain memory.
+    let (mut port, _peer) = pair("wire", MemoryConfig::default());
+    let mut worker = Worker::builder(&mut port)?.build((), &scope)?;
+    let in_use = worker.with_app(Instant::ZERO, |app, cx| {
+        let before = cx.pool.in_use();
         for len in [10, 20, 30] {
-            let mbuf = cx.pool.alloc_copy(&vec![0; len]).expect("the pool has eight buffers");
-            gate.push(mbuf, &mut (), cx);
+            let mbuf = cx.pool.alloc_copy(&vec![0; len]).expect("the pool has many buffers");
+            gate.push(mbuf, app, cx);
         }
-    })?;
+        cx.pool.in_use() - before
+    });
     for sample in block.snapshot().samples.iter().filter(|sample| sample.name.contains("gate")) {
         println!("{} {:?}", sample.name, sample.reading);
     }
-    assert_eq!((gate.passed.get(), gate.drops.get(GateDrop::TooSmall), pool.in_use()), (2, 1, 0));
-    Ok(())
-}
-
-/// The parts that a worker lends to its nodes, made by hand, so that a node is tested without a
-/// device or a thread.
-fn with_cx(pool: &Pool, scope: &Scope, act: impl FnOnce(&mut Cx<'_>)) -> Result<(), Box<dyn std::error::Error>> {
-    use wirepath::device::memory::{MemoryConfig, pair};
-    use wirepath::device::{Device, Queue};
-    use wirepath::pipeline::{Egress, EgressConfig};
-    use wirepath::proto::{Host, HostConfig, InterfaceId, SocketCapacity, Timers, UdpSockets};
-    use wirepath::wire::{MacAddr, VlanTags};
-
-    let seed = wirepath::worker::random_seed();
-    let config = HostConfig {
-        interface: InterfaceId(0),
-        mac: MacAddr([2, 0, 0, 0, 0, 1]),
-        vlan: VlanTags::NONE,
-        mtu: 1500,
-        addresses_max: 1,
-        routes_max: 1,
-        neighbors_max: 1,
-    };
-    let (mut port, _peer) = pair("wire", MemoryConfig::default());
-    let (_rx, mut tx) = port.take_queue(0)?.open(pool, &scope.scope("device"))?;
-    act(&mut Cx {
-        now: wirepath::time::Instant::ZERO,
-        pool,
-        host: &mut Host::new(config, seed)?,
-        tcp: &mut wirepath::pipeline::tcp::TcpSockets::none(),
-        sockets: &mut UdpSockets::new(SocketCapacity::default(), seed),
-        timers: &mut Timers::new(1),
-        egress: &mut Egress::new(EgressConfig::quiet(seed), scope),
-        tx: &mut tx,
-    });
+    assert_eq!((gate.passed.get(), gate.drops.get(GateDrop::TooSmall), in_use), (2, 1, 0));
     Ok(())
 }

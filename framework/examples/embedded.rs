@@ -64,12 +64,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Set-up through the same hands that the app has later.
     let mut clock = MonotonicClock::start();
     engine.with_app(clock.now(), |strategy, cx| -> Result<(), Box<dyn Error>> {
-        cx.sockets.join(CONSUMER, TICKS)?;
+        cx.udp().join(CONSUMER, TICKS)?;
         strategy.orders = Some(flow(ENGINE, SocketAddrV4::new(EXCHANGE, ORDERS), cx)?);
         Ok(())
     })?;
     let mut ticks = exchange.with_app(clock.now(), |_, cx| -> Result<UdpFlow, Box<dyn Error>> {
-        cx.sockets.bind(CONSUMER, SocketAddrV4::new(EXCHANGE, ORDERS), Sharing::Exclusive)?;
+        cx.udp().bind(CONSUMER, SocketAddrV4::new(EXCHANGE, ORDERS), Sharing::Exclusive)?;
         Ok(flow(EXCHANGE, SocketAddrV4::new(TICKS.group, TICKS.port), cx)?)
     })?;
 
@@ -93,5 +93,5 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn flow(local: Ipv4Addr, remote: SocketAddrV4, cx: &mut Cx<'_>) -> Result<UdpFlow, ConnectError> {
-    UdpFlow::connect(SocketAddrV4::new(local, 5_000), remote, &UdpOptions::default(), cx)
+    cx.udp().connect(SocketAddrV4::new(local, 5_000), remote, &UdpOptions::default())
 }

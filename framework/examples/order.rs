@@ -20,7 +20,7 @@ use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, p
 use wirepath::pipeline::tcp::{
     ConnectError, ConnectionId, ConnectionOptions, ListenOptions, TcpConfig, TcpData, TcpEvent, TcpSent, Template,
 };
-use wirepath::pipeline::{App, AppError, Cx, Datagram, HostStack, UdpOptions, send_to};
+use wirepath::pipeline::{App, AppError, Cx, Datagram, HostStack, UdpOptions};
 use wirepath::port::{Port, multicast};
 use wirepath::proto::{ConsumerId, Group, Ipv4Prefix};
 use wirepath::time::{Clock, Duration, Instant, MonotonicClock};
@@ -185,7 +185,7 @@ fn over_memory() -> Result<(), Box<dyn Error>> {
     let mut clock = MonotonicClock::start();
 
     exchange.with_app(clock.now(), |_, cx| cx.tcp().listen(GATEWAY, &ListenOptions::default()))?;
-    trader.with_app(clock.now(), |_, cx| cx.sockets.join(CONSUMER, TICKS))?;
+    trader.with_app(clock.now(), |_, cx| cx.udp().join(CONSUMER, TICKS))?;
     trader.with_app(clock.now(), |trader, cx| trader.call(cx))?;
     while trader.app().order.is_none() {
         exchange.poll_once(clock.now());
@@ -196,7 +196,7 @@ fn over_memory() -> Result<(), Box<dyn Error>> {
         let tick = (60 + number * 37 % 80).to_be_bytes();
         exchange.with_app(clock.now(), |_, cx| {
             let to = SocketAddrV4::new(TICKS.group, TICKS.port);
-            send_to(SocketAddrV4::new(EXCHANGE, 5_000), to, &UdpOptions::default(), &tick, cx)
+            cx.udp().send_to(SocketAddrV4::new(EXCHANGE, 5_000), to, &UdpOptions::default(), &tick)
         })?;
         // The tick comes in and the order goes out.
         trader.poll_once(clock.now());

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use wirepath::counters::Block;
 use wirepath::device::memory::{MemoryConfig, pair};
-use wirepath::pipeline::{App, Cx, Datagram, UdpFlow, UdpOptions};
+use wirepath::pipeline::{App, Cx, Datagram, UdpOptions};
 use wirepath::proto::{ConsumerId, Group};
 use wirepath::time::MonotonicClock;
 use wirepath::worker::{StopFlag, Worker, WorkerGroup, WorkerSpec, spsc};
@@ -81,7 +81,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         WorkerSpec::new("feed", move |post| {
             let worker = Worker::builder(&mut far)?.address("192.0.2.2/24".parse()?);
             let mut worker = worker.build(Feed { strategy, screen, late: Vec::with_capacity(64) }, &far_scope)?;
-            worker.with_app(Default::default(), |_, cx| cx.sockets.join(ConsumerId(1), TICKS))?;
+            worker.with_app(Default::default(), |_, cx| cx.udp().join(ConsumerId(1), TICKS))?;
             // Ends when the exchange has gone and its last tick was read.
             let ended = worker.run(&mut MonotonicClock::start(), &post.stop);
             while !worker.app().late.is_empty() && !post.stop.is_stopping() {
@@ -123,7 +123,7 @@ fn watch(mut watched: spsc::lossy::Reader<Tick>, stop: &StopFlag) -> Outcome {
 
 fn publish(tick: &Tick, cx: &mut Cx<'_>) -> Result<(), Box<dyn Error>> {
     let to = SocketAddrV4::new(TICKS.group, TICKS.port);
-    let mut flow = UdpFlow::connect(SocketAddrV4::new(OWN, 5_000), to, &UdpOptions::default(), cx)?;
+    let mut flow = cx.udp().connect(SocketAddrV4::new(OWN, 5_000), to, &UdpOptions::default())?;
     flow.send(tick.as_bytes(), cx)?;
     Ok(())
 }

@@ -49,7 +49,9 @@ fn capture(name: &str, count: u64) -> PathBuf {
     for port in [9_000, 9_001] {
         for _ in 0..count {
             let (from, to) = (SocketAddrV4::new([192, 0, 2, 9].into(), 5_000), SocketAddrV4::new(GROUP.into(), port));
-            worker.with_app(Instant::ZERO, |_, cx| send_to(from, to, &UdpOptions::default(), b"tick", cx)).unwrap();
+            worker
+                .with_app(Instant::ZERO, |_, cx| cx.udp().send_to(from, to, &UdpOptions::default(), b"tick"))
+                .unwrap();
             worker.poll_once(Instant::ZERO);
         }
     }
@@ -149,7 +151,7 @@ impl App for Sender {
     fn tick(&mut self, cx: &mut Cx<'_>) {
         let (from, to) = (SocketAddrV4::new([192, 0, 2, 2].into(), 5_000), SocketAddrV4::new(GROUP.into(), 9_000));
         // A full ring is room again a turn later.
-        let _ = send_to(from, to, &UdpOptions::default(), b"tick", cx);
+        let _ = cx.udp().send_to(from, to, &UdpOptions::default(), b"tick");
     }
 }
 
@@ -250,7 +252,7 @@ struct Stream {
 impl App for Stream {
     fn tick(&mut self, cx: &mut Cx<'_>) {
         let (from, to) = (SocketAddrV4::new([192, 0, 2, 2].into(), 5_000), SocketAddrV4::new(GROUP.into(), self.port));
-        if send_to(from, to, &UdpOptions::default(), b"tick", cx).is_ok() {
+        if cx.udp().send_to(from, to, &UdpOptions::default(), b"tick").is_ok() {
             self.sent.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -451,7 +453,7 @@ fn port_with_waiting(count: usize) -> (Port<MemoryDevice>, impl Sized) {
     let mut worker = worker.build((), &Block::heap().scope("far")).unwrap();
     let (from, to) = (SocketAddrV4::new([192, 0, 2, 2].into(), 5_000), SocketAddrV4::new(GROUP.into(), 9_000));
     for _ in 0..count {
-        worker.with_app(Instant::ZERO, |_, cx| send_to(from, to, &UdpOptions::default(), b"tick", cx)).unwrap();
+        worker.with_app(Instant::ZERO, |_, cx| cx.udp().send_to(from, to, &UdpOptions::default(), b"tick")).unwrap();
         worker.poll_once(Instant::ZERO);
     }
     let port = Port::over(near).address("192.0.2.1/24".parse().unwrap()).log(|_| ());

@@ -18,7 +18,7 @@ impl App for Ticker {
         let (from, to) =
             (SocketAddrV4::new([192, 0, 2, 2].into(), 5_000), SocketAddrV4::new([239, 1, 1, 1].into(), 9_000));
         // A full ring has room again a turn later.
-        let _ = send_to(from, to, &UdpOptions::default(), b"00000099", cx);
+        let _ = cx.udp().send_to(from, to, &UdpOptions::default(), b"00000099");
     }
 }
 

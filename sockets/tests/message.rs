@@ -303,7 +303,7 @@ fn corked_bytes_leave_before_the_end_if_there_was_no_packet_buffer() {
         assert_eq!(recv(&wire.right, theirs, RecvFlags::default(), &[9]).unwrap().0, 0, "the end follows");
         wire.right.call(|sockets, cx| sockets.close(theirs, cx)).unwrap();
         wire.settle();
-        let left = wire.right.call(|_, cx| cx.tcp.len());
+        let left = wire.right.call(|_, cx| cx.tcp().len());
         assert_eq!((closes, left), (closes, 0));
     }
 }
@@ -319,7 +319,7 @@ fn peer_that_sends_to_a_closed_socket_whose_bytes_wait_is_reset() {
     wire.settle();
     give_back(&wire, buffers);
     assert_eq!(recv(&wire.right, theirs, RecvFlags::default(), &[9]), Err(Errno::ECONNRESET));
-    assert_eq!(wire.left.call(|_, cx| cx.tcp.len()), 0);
+    assert_eq!(wire.left.call(|_, cx| cx.tcp().len()), 0);
 }
 
 #[test]

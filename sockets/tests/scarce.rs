@@ -89,7 +89,7 @@ fn more_connections_than_chunks_end_when_all_are_closed_at_once() {
         wire.settle();
         wire.clock.advance(Duration::from_millis(5));
         wire.settle();
-        assert_eq!(wire.right.call(|_, cx| cx.tcp.len()), 0, "{shuts}");
+        assert_eq!(wire.right.call(|_, cx| cx.tcp().len()), 0, "{shuts}");
     }
 }
 

@@ -95,14 +95,15 @@ impl Mlx5Orders {
         let Self { orders: Orders { pair, template, number }, tx, .. } = self;
         let now = pair.now();
         pair.client.with_app(now, |_, cx| {
-            let Cx { now, pool, host, sockets, tcp, timers, egress, .. } = cx;
-            let cx = &mut Cx { now: *now, pool, host, sockets, tcp, timers, egress, tx };
-            for _ in 0..BATCH {
-                *number += 1;
-                template.patch(0, &number.to_be_bytes()).expect("it is inside");
-                before(template, cx);
-                fire(template, cx);
-            }
+            let (_, rest) = cx.split_tx();
+            rest.with_tx(tx, |cx| {
+                for _ in 0..BATCH {
+                    *number += 1;
+                    template.patch(0, &number.to_be_bytes()).expect("it is inside");
+                    before(template, cx);
+                    fire(template, cx);
+                }
+            });
         });
     }
 

@@ -25,7 +25,7 @@ use crate::time::{Duration, Instant};
 /// impl App for Answering {
 ///     fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
 ///         // The headers are prepared once; each send copies them.
-///         self.flow = Some(UdpFlow::connect(self.us, self.monitor, &UdpOptions::default(), cx)?);
+///         self.flow = Some(cx.udp().connect(self.us, self.monitor, &UdpOptions::default())?);
 ///         cx.after(Duration::from_secs(1), 0)?;
 ///         Ok(())
 ///     }
@@ -33,7 +33,7 @@ use crate::time::{Duration, Instant};
 ///     fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
 ///         // Leaves with the doorbell of this turn, or is lost, as of a socket that does not block.
 ///         let (us, them) = (datagram.destination, datagram.source);
-///         let _ = send_to(us, them, &UdpOptions::default(), datagram.payload, cx);
+///         let _ = cx.udp().send_to(us, them, &UdpOptions::default(), datagram.payload);
 ///     }
 ///
 ///     fn on_timer(&mut self, token: u64, cx: &mut Cx<'_>) {
@@ -52,14 +52,15 @@ pub struct Cx<'a> {
     pub pool: &'a Pool,
     /// Addresses, routes and neighbors.
     pub host: &'a mut Host,
-    /// The sockets that receive datagrams: apps bind, join and leave here, also while traffic runs.
+    /// The sockets that receive datagrams. [`Cx::udp`] gives the calls of which an app needs most,
+    /// also while traffic runs.
     pub sockets: &'a mut UdpSockets,
     /// Connections; [`Cx::tcp`] gives the calls.
-    pub tcp: &'a mut TcpSockets,
+    pub(crate) tcp: &'a mut TcpSockets,
     /// Timers of the app; [`Cx::after`] sets one.
-    pub timers: &'a mut Timers,
+    pub(crate) timers: &'a mut Timers,
     /// The way out that all senders share.
-    pub egress: &'a mut Egress,
+    pub(crate) egress: &'a mut Egress,
     /// The transmit queue. The `dyn` costs per frame sent; the receive path has none.
     pub tx: &'a mut dyn TxQueue,
 }
@@ -127,12 +128,70 @@ impl Cx<'_> {
         }
     }
 
+    /// The transmit queue, and the rest of the context, which lends itself again with another queue
+    /// around this one: to see or to change each frame that a call posts. A few moves.
+    ///
+    /// ```
+    /// use wirepath::device::{Offload, TxQueue};
+    /// use wirepath::forward;
+    /// use wirepath::mem::Mbuf;
+    /// use wirepath::prelude::*;
+    ///
+    /// /// A queue that counts what is posted.
+    /// struct Counted<'a> {
+    ///     tx: &'a mut dyn TxQueue,
+    ///     frames: usize,
+    /// }
+    ///
+    /// impl TxQueue for Counted<'_> {
+    ///     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
+    ///         self.tx.post(mbuf, offload)?;
+    ///         self.frames += 1;
+    ///         Ok(())
+    ///     }
+    ///
+    ///     forward!(tx: ring_doorbell, reap, room, in_flight, refresh_counters);
+    /// }
+    ///
+    /// fn frames_of(cx: &mut Cx<'_>, send: impl FnOnce(&mut Cx<'_>)) -> usize {
+    ///     let (tx, rest) = cx.split_tx();
+    ///     let mut counted = Counted { tx, frames: 0 };
+    ///     rest.with_tx(&mut counted, send);
+    ///     counted.frames
+    /// }
+    /// ```
+    #[inline]
+    pub fn split_tx(&mut self) -> (&mut dyn TxQueue, CxWithoutTx<'_>) {
+        let Self { now, pool, host, sockets, tcp, timers, egress, tx } = self;
+        (&mut **tx, CxWithoutTx { now: *now, pool, host, sockets, tcp, timers, egress })
+    }
+
     /// Rings the doorbell now for all posted frames instead of at the end of the turn: for frames
     /// that must not wait for the rest of the burst, such as several orders. Costs one doorbell
     /// ([`TxQueue`]); over AF_XDP that is a system call.
     #[inline]
     pub fn ring_doorbell(&mut self) {
         self.tx.ring_doorbell(self.now);
+    }
+}
+
+/// A [`Cx`] whose transmit queue was [split](Cx::split_tx) off.
+pub struct CxWithoutTx<'a> {
+    now: Instant,
+    pool: &'a Pool,
+    host: &'a mut Host,
+    sockets: &'a mut UdpSockets,
+    tcp: &'a mut TcpSockets,
+    timers: &'a mut Timers,
+    egress: &'a mut Egress,
+}
+
+impl CxWithoutTx<'_> {
+    /// Runs `act` with a context that sends by `tx`.
+    #[inline]
+    pub fn with_tx<T>(self, tx: &mut dyn TxQueue, act: impl FnOnce(&mut Cx<'_>) -> T) -> T {
+        let Self { now, pool, host, sockets, tcp, timers, egress } = self;
+        act(&mut Cx { now, pool, host, sockets, tcp, timers, egress, tx })
     }
 }
 

@@ -66,7 +66,11 @@ impl TxQueue for Marking<'_> {
         self.tx.dry_run(mbuf, offload | Offload::TIMESTAMP);
     }
 
-    forward!(tx: post_unmarked, ring_doorbell, reap, room, in_flight, has_timestamps, refresh_counters);
+    // What leaves without `post` has no mark, and the times are read when the call is over.
+    forward!(
+        tx: post_unmarked, ring_doorbell, reap, room, in_flight, has_timestamps, refresh_counters;
+        by_default: post_urgent, post_burst, prepost, preposted, fire_preposted, take_timestamp
+    );
 }
 
 /// Transmit timestamps.
@@ -95,17 +99,9 @@ impl Cx<'_> {
     /// count. Some 20 ns above the send; a stamped frame takes a WQE of its own.
     pub fn timestamped<T>(&mut self, token: u64, send: impl FnOnce(&mut Cx<'_>) -> T) -> (T, usize) {
         let Some(mut pending) = self.egress.pending_timestamps.take() else { return (send(self), 0) };
-        let mut marking = Marking { tx: &mut *self.tx, pending: &mut pending, token, frames: 0 };
-        let result = send(&mut Cx {
-            now: self.now,
-            pool: self.pool,
-            host: self.host,
-            sockets: self.sockets,
-            tcp: self.tcp,
-            timers: self.timers,
-            egress: self.egress,
-            tx: &mut marking,
-        });
+        let (tx, rest) = self.split_tx();
+        let mut marking = Marking { tx, pending: &mut pending, token, frames: 0 };
+        let result = rest.with_tx(&mut marking, send);
         let frames = marking.frames;
         self.egress.timestamps_lost.add(core::mem::take(&mut pending.lost));
         self.egress.pending_timestamps = Some(pending);

@@ -262,18 +262,9 @@ impl Sockets {
         let keeps_frame = !flags.has(Timestamping::OPT_TSONLY);
         let mut frame = None;
         let mut send = |cx: &mut Cx<'_>| {
-            let mut tx = FirstFrame { tx: &mut *cx.tx, keeps: keeps_frame, frame: &mut frame };
-            let mut cx = Cx {
-                now: cx.now,
-                pool: cx.pool,
-                host: &mut *cx.host,
-                sockets: &mut *cx.sockets,
-                tcp: &mut *cx.tcp,
-                timers: &mut *cx.timers,
-                egress: &mut *cx.egress,
-                tx: &mut tx,
-            };
-            datagrams.send(*local, remote, bytes, options, &mut cx)
+            let (tx, rest) = cx.split_tx();
+            let mut tx = FirstFrame { tx, keeps: keeps_frame, frame: &mut frame };
+            rest.with_tx(&mut tx, |cx| datagrams.send(*local, remote, bytes, options, cx))
         };
         let (sent, frames) =
             if flags.has(Timestamping::TX_HARDWARE) { cx.timestamped(token, send) } else { (send(cx), 0) };
@@ -544,5 +535,9 @@ impl TxQueue for FirstFrame<'_> {
         Ok(())
     }
 
-    forward!(tx: post_unmarked, ring_doorbell, reap, room, in_flight, has_timestamps, refresh_counters);
+    // What leaves without `post` is not kept, and a call takes no timestamps.
+    forward!(
+        tx: post_unmarked, dry_run, ring_doorbell, reap, room, in_flight, has_timestamps, refresh_counters;
+        by_default: post_urgent, post_burst, prepost, preposted, fire_preposted, take_timestamp
+    );
 }

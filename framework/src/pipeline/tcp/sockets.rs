@@ -320,6 +320,16 @@ impl TcpCalls<'_, '_> {
         Ok(Flow { local: SocketAddrV4::new(ip, local.port()), remote })
     }
 
+    /// Connections, those in TIME-WAIT included.
+    pub fn len(&self) -> usize {
+        self.0.tcp.len()
+    }
+
+    /// Whether there is no connection.
+    pub fn is_empty(&self) -> bool {
+        self.0.tcp.is_empty()
+    }
+
     /// The consumer of a connection, from [`connect`](Self::connect) or its listener's options;
     /// consumer 0 where the connection is gone. Within
     /// [`on_tcp_event`](crate::pipeline::App::on_tcp_event) it also works for the connection that
