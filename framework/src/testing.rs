@@ -5,7 +5,7 @@
 
 pub mod conformance {
     //! The suite that each device passes.
-    pub use crate::device::conformance::*;
+    pub use crate::device::testing::conformance::*;
 }
 
 #[cfg(feature = "mlx5")]

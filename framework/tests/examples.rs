@@ -111,7 +111,7 @@ fn gateway_that_refuses_or_is_gone_is_called_again() {
     assert!(!market.has_gateway_after(4), "nobody listens");
     market.listen();
     assert!(!market.has_gateway_after(0) && market.has_gateway_after(3), "five seconds after it was refused");
-    market.exchange.hang_up(market.now);
+    market.exchange.reset_connections(market.now);
     assert!(!market.has_gateway_after(1), "no order is fired at a gateway that is gone");
     assert!(market.has_gateway_after(5));
 }

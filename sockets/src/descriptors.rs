@@ -130,16 +130,6 @@ impl Descriptors {
         }
     }
 
-    /// `F_SETFD`.
-    ///
-    /// # Errors
-    /// `EBADF`: not ours.
-    pub fn set_closes_on_exec(&mut self, fd: i32, closes: bool) -> Result<(), Errno> {
-        let descriptor = self.place(fd).and_then(Option::as_mut).ok_or(Errno::EBADF)?;
-        descriptor.closes_on_exec = closes;
-        Ok(())
-    }
-
     /// `F_GETFD`.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ impl Stack {
     /// # Errors
     /// No such interface, no privilege, another program on it.
     pub fn open(interface: &str) -> wirepath::Result<Self> {
-        Self::open_with(&LiveConfig::new(interface).named("sockets").with_tcp(TcpConfig::default()), 1_024)
+        Self::open_with(&LiveConfig::new(interface).named("sockets").tcp_with(TcpConfig::default()), 1_024)
     }
 
     /// As [`open`](Self::open), with a configuration of one queue, with TCP, and room for

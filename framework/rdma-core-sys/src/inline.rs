@@ -120,21 +120,6 @@ pub unsafe fn ibv_post_srq_recv(srq: *mut ibv_srq, first: *mut ibv_recv_wr, bad:
     }
 }
 
-/// Posts a list of buffers to a work queue.
-///
-/// # Safety
-/// As [`ibv_post_recv`].
-#[inline]
-pub unsafe fn ibv_post_wq_recv(wq: *mut ibv_wq, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
-    // SAFETY: 1, 2.
-    unsafe {
-        match (*wq).post_recv {
-            Some(post_recv) => post_recv(wq, first, bad),
-            None => libc::EOPNOTSUPP,
-        }
-    }
-}
-
 /// The state of a port. Old libraries fill a shorter structure, so the rest is zeroed.
 ///
 /// # Safety

@@ -191,9 +191,9 @@ impl<L: TxQueue, R: TxQueue> TxQueue for Either<L, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::conformance::assert_conforms;
     use crate::device::memory::MemoryDevice;
-    use crate::device::wire_rig::{WireRig, wire};
+    use crate::device::testing::conformance::assert_conforms;
+    use crate::device::testing::wire_rig::{WireRig, wire};
 
     #[test]
     fn either_conforms_as_what_it_is() {

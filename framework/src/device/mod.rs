@@ -29,8 +29,6 @@ pub mod af_xdp;
 pub mod bond;
 #[cfg(feature = "pcap")]
 pub mod capture;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) mod conformance;
 pub mod either;
 mod error;
 #[cfg(any(test, feature = "fault"))]
@@ -46,9 +44,9 @@ mod offload;
 pub mod pcap;
 pub mod steering;
 pub mod tap;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod testing;
 mod tx_timestamps;
-#[cfg(test)]
-mod wire_rig;
 
 use core::num::NonZeroU64;
 use std::os::fd::RawFd;

@@ -56,10 +56,10 @@ pub enum ChecksumStatus {
 /// device has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxInfo {
-    /// RxFrame time by the NIC's clock or the capture's, in ns of the Unix epoch; `None` if
+    /// Arrival time by the NIC's clock or the capture's, in ns of the Unix epoch; `None` if
     /// unknown.
     pub timestamp: Option<UnixTime>,
-    /// RxFrame time in ticks of the NIC's own clock, if the device is configured for that. Never
+    /// Arrival time in ticks of the NIC's own clock, if the device is configured for that. Never
     /// both: there is room for one.
     pub ticks: Option<u64>,
     /// The tag of the steering rule that matched.
@@ -429,7 +429,8 @@ fn release_other(buffer: NonNull<Metadata>) {
 /// The same for its last handle.
 #[inline(never)]
 fn release_last(buffer: NonNull<Metadata>) {
-    // SAFETY: as in `release_marked`.
+    // SAFETY: as in `release`, and this was the last handle, so that nothing else refers to the
+    // buffer.
     let meta = unsafe { &mut *buffer.as_ptr() };
     if meta.known.flags & (IS_VIEW | HAS_CHAIN) != 0 {
         release_parts(meta);

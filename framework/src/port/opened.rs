@@ -74,7 +74,7 @@ impl Opened {
         if let Some(shared) = &self.shared {
             let flows = self.subscriptions.iter().map(|(subscription, _)| &subscription.flow).chain(shared);
             let flows: Vec<_> = flows.filter(|flow| flow.protocol == Protocol::TCP).cloned().collect();
-            cx.tcp.steer(move |connection| flows.iter().any(|flow| covers(flow, connection)));
+            cx.tcp.set_steering(move |connection| flows.iter().any(|flow| covers(flow, connection)));
         }
     }
 

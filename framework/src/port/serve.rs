@@ -122,7 +122,7 @@ impl PortWorker {
         while !context.stop.is_stopping() {
             match end.commands.pop() {
                 Some(Command::Go) => break,
-                Some(command) => worker.with_app(clock.now(), |_, cx| end.obey(command, &mut opened, cx)),
+                Some(command) => worker.with_app(clock.now(), |_, cx| end.execute(command, &mut opened, cx)),
                 None => thread::sleep(START_PERIOD),
             }
         }
@@ -156,7 +156,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> RunningWorker<Rx, Tx, N, A> {
     /// [`Port::drain`](super::Port::drain) then until a turn receives nothing.
     pub fn run(&mut self, clock: &mut impl Clock) -> Ended {
         let Self { worker, opened, end, stop, .. } = self;
-        let ended = worker.run_with(clock, stop, |worker, now| end.obey_waiting(worker, opened, now));
+        let ended = worker.run_with(clock, stop, |worker, now| end.execute_waiting(worker, opened, now));
         if ended == Ended::Stopped && self.drains {
             // Unless frames keep arriving.
             let _ = (0..DRAIN_TURNS).find(|_| worker.poll_once(clock.now()) == 0);
@@ -169,7 +169,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> RunningWorker<Rx, Tx, N, A> {
     /// subscriptions, and updates the counters that are not written by each turn.
     pub fn goes_on(&mut self, now: Instant) -> bool {
         self.worker.publish();
-        self.end.obey_waiting(&mut self.worker, &mut self.opened, now);
+        self.end.execute_waiting(&mut self.worker, &mut self.opened, now);
         self.ended = self.worker.ended(&self.stop);
         self.ended.is_none()
     }
@@ -190,7 +190,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> RunningWorker<Rx, Tx, N, A> {
             app.on_stop(cx);
             before
         });
-        self.worker.hang_up(clock.now());
+        self.worker.reset_connections(clock.now());
         let has_left = self.worker.with_app(clock.now(), |_, cx| {
             opened.leave_groups(cx);
             cx.sockets.membership_changes() != before
@@ -242,18 +242,18 @@ impl WorkerEnd {
     }
 
     #[inline]
-    fn obey_waiting<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App>(
+    fn execute_waiting<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App>(
         &mut self,
         worker: &mut Worker<Rx, Tx, N, A>,
         opened: &mut Opened,
         now: Instant,
     ) {
         if let Some(command) = self.commands.pop() {
-            worker.with_app(now, |_, cx| self.obey(command, opened, cx));
+            worker.with_app(now, |_, cx| self.execute(command, opened, cx));
         }
     }
 
-    fn obey(&mut self, command: Command, opened: &mut Opened, cx: &mut Cx<'_>) {
+    fn execute(&mut self, command: Command, opened: &mut Opened, cx: &mut Cx<'_>) {
         let done = match command {
             Command::Go => return,
             Command::Subscribe(subscription) => opened.open(&subscription, cx),

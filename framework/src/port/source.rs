@@ -115,7 +115,7 @@ impl PortSource for LiveConfig {
         self.app.clone_from(&settings.name);
         (self.tcp, self.checksum) = (settings.tcp.or(self.tcp), settings.checksum.or(self.checksum));
         if settings.own != DedicatedHost::default() {
-            self = self.owned(settings.own.clone());
+            self = self.dedicated(settings.own.clone());
         }
         let shared = matches!(self.owner, Owner::Shared).then(|| self.flows.clone());
         self.flows.extend(subscriptions.iter().map(|subscription| subscription.flow.clone()));

@@ -6,6 +6,8 @@ pub(crate) mod files;
 pub(crate) mod inherited;
 #[allow(unsafe_code)]
 pub(crate) mod interface;
+#[cfg(feature = "af-xdp")]
+pub(crate) mod netlink;
 #[allow(unsafe_code)]
 pub(crate) mod process;
 #[allow(unsafe_code)]

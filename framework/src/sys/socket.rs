@@ -135,6 +135,20 @@ pub(crate) fn wait_readable<const N: usize>(fds: [Option<RawFd>; N], timeout: Op
     Ok(ready > 0)
 }
 
+/// Sends a message.
+pub(crate) fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: the bytes are borrowed for the call, with their own length (1).
+    let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
+    check(sent as c_int).map(drop)
+}
+
+/// Receives a message; returns its length.
+pub(crate) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the bytes are borrowed mutably for the call, with their own length (1, 2).
+    let received = unsafe { libc::recv(socket.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received as usize) }
+}
+
 /// The return value of a call, or the error in errno.
 pub(crate) fn check(value: c_int) -> io::Result<c_int> {
     if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }

@@ -132,18 +132,6 @@ impl EthernetHeader {
     pub fn ethertype(&self) -> EtherType {
         EtherType(self.ethertype.get())
     }
-
-    /// Replaces the destination, as a forwarder does.
-    #[inline]
-    pub const fn set_dst(&mut self, dst: MacAddr) {
-        self.dst = dst;
-    }
-
-    /// Replaces the source, as a forwarder does.
-    #[inline]
-    pub const fn set_src(&mut self, src: MacAddr) {
-        self.src = src;
-    }
 }
 
 reasons! {

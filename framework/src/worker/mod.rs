@@ -14,10 +14,10 @@ pub mod broker;
 mod builder;
 mod group;
 pub mod guard;
-mod hangup;
 pub mod kernel;
 pub mod live;
 mod poll;
+mod reload;
 mod seed;
 pub mod spsc;
 mod stop;
@@ -26,8 +26,8 @@ pub mod topology;
 
 pub use builder::{HostDescription, HostProvider, WorkerBuilder, WorkerBuilderError};
 pub use group::{PoolSetupError, WorkerContext, WorkerGroup, WorkerGroupError, WorkerSpec};
-pub use hangup::Hangup;
 pub use poll::{Ended, Parts, Worker};
+pub use reload::ReloadSignal;
 pub use seed::random_seed;
 pub use stop::{StopError, StopFlag};
 

@@ -52,10 +52,16 @@ pub struct Worker<Rx, Tx, N, A> {
     /// Follows the kernel's host state; `None` if the configuration defines it all.
     follower: Option<Follower>,
     burst_len: usize,
-    /// Start of the last turn, and how many frames it received.
-    last: (Instant, usize),
+    last_turn: LastTurn,
     publications: u64,
     counters: WorkerCounters,
+}
+
+/// The turn before this one.
+#[derive(Clone, Copy)]
+struct LastTurn {
+    started: Instant,
+    received: usize,
 }
 
 /// The parts that a turn lends to the nodes and the app as [`Cx`].
@@ -115,8 +121,8 @@ const HOUSEKEEPING_POLLS: u64 = 256;
 /// ICMP errors from the kernel that one turn processes at most.
 const KERNEL_ICMP_ERRORS_PER_TURN: usize = 4;
 
-/// Turns without progress after which `hang_up` gives up on the device.
-const HANG_UP_TURNS: u32 = 1 << 16;
+/// Turns without progress after which `reset_connections` gives up on the device.
+const RESET_TURNS: u32 = 1 << 16;
 
 /// The interval at which a sleeping worker checks whether its device has sent its frames, and for
 /// free buffers. A NIC is done within some µs.
@@ -154,15 +160,15 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
             },
             follower: None,
             burst_len: parts.burst_len.clamp(1, BURST_MAX),
-            last: (Instant::ZERO, 0),
+            last_turn: LastTurn { started: Instant::ZERO, received: 0 },
             publications: 0,
             counters: WorkerCounters::new(scope),
         }
     }
 
     /// Gives the worker TCP. Its data occupies at most half of the pool's buffers, unless
-    /// [`TcpSockets::leave`] reserves another number for the rest. Panics if no segment would reach
-    /// it: the pipeline's [`outline`](Node::outline) must have the
+    /// [`TcpSockets::reserve_buffers`] reserves another number for the rest. Panics if no segment
+    /// would reach it: the pipeline's [`outline`](Node::outline) must have the
     /// [`tcp::Tcp`](crate::pipeline::tcp::Tcp) node, and not in a leg of a
     /// [`VlanTrunk`](crate::pipeline::VlanTrunk), which has no connections.
     #[must_use]
@@ -213,7 +219,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     /// doorbell is a system call.
     #[inline]
     pub fn poll_without_doorbell(&mut self, now: Instant) -> usize {
-        self.counters.turn(now, self.last);
+        self.counters.turn(now, self.last_turn);
         // Reaped first, so that the refill finds free buffers.
         self.tools.tx.reap();
         let received = self.rx.receive(&mut self.burst, self.burst_len, &self.tools.pool, now);
@@ -222,7 +228,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
             self.counters.frames.add(received as u64);
         }
         self.run_to_completion(now);
-        self.last = (now, received);
+        self.last_turn = LastTurn { started: now, received };
         received
     }
 
@@ -258,7 +264,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
         if stop.is_stopping() {
             return Some(Ended::Stopped);
         }
-        (self.last.1 == 0 && self.rx.state() == RxState::Ended).then_some(Ended::DeviceEnded)
+        (self.last_turn.received == 0 && self.rx.state() == RxState::Ended).then_some(Ended::DeviceEnded)
     }
 
     /// A turn that receives nothing, for the end: it sends waiting frames.
@@ -308,8 +314,8 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     /// Costs some 100 ns, and a scan of the neighbors where there is a follower: call it before a
     /// sleep, not in each turn.
     pub fn next_deadline(&mut self, now: Instant) -> Option<Instant> {
-        let Self { rx, tools, follower, last, .. } = self;
-        if last.1 > 0 {
+        let Self { rx, tools, follower, last_turn, .. } = self;
+        if last_turn.received > 0 {
             return Some(now);
         }
         rx.arm();
@@ -389,7 +395,7 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
             self.tools.tx.refresh_counters();
         }
         self.tools.tcp.publish();
-        self.counters.last_poll.set(self.last.0.as_nanos());
+        self.counters.last_poll.set(self.last_turn.started.as_nanos());
         self.counters.pool_in_use.set(self.tools.pool.in_use() as u64);
         self.counters.pool_exhausted.set(self.tools.pool.exhausted());
         self.counters.drops_without_reason.set(self.tools.pool.drops_without_reason());
@@ -425,20 +431,20 @@ impl<Rx: RxQueue, Tx: TxQueue, N: Node<A>, A: App> Worker<Rx, Tx, N, A> {
     ///
     /// Walks over the whole connection table, and waits for the device and for buffers, some
     /// milliseconds if there is no progress: do not call it within a turn.
-    pub fn hang_up(&mut self, now: Instant) -> usize {
-        let (mut hung_up, mut next, mut idle_turns) = (0, Some(0), 0);
-        while idle_turns < HANG_UP_TURNS && (next.is_some() || self.tools.tx.in_flight() > 0) {
+    pub fn reset_connections(&mut self, now: Instant) -> usize {
+        let (mut reset, mut next, mut idle_turns) = (0, Some(0), 0);
+        while idle_turns < RESET_TURNS && (next.is_some() || self.tools.tx.in_flight() > 0) {
             let mut moved = self.tools.tx.reap();
             if let Some(first) = next {
                 let room = self.tools.tx.room();
                 let count;
                 (count, next) = self.tools.cx(now).tcp().abort_from(first, room);
-                (hung_up, moved) = (hung_up + count, moved + count);
+                (reset, moved) = (reset + count, moved + count);
             }
             self.tools.tx.ring_doorbell(now);
             idle_turns = if moved > 0 { 0 } else { idle_turns + 1 };
         }
-        hung_up
+        reset
     }
 
     /// The app.
@@ -589,10 +595,10 @@ impl WorkerCounters {
     }
 
     #[inline]
-    fn turn(&mut self, now: Instant, (before, received): (Instant, usize)) {
+    fn turn(&mut self, now: Instant, last: LastTurn) {
         self.polls.inc();
-        if received > 0 {
-            self.burst_ns.record(now.since(before).as_nanos());
+        if last.received > 0 {
+            self.burst_ns.record(now.since(last.started).as_nanos());
         }
     }
 }

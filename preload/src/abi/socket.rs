@@ -30,7 +30,7 @@ symbols! {
                 // Without one it is the next `connect` that has the error. A broker that is asked
                 // for the flow changes `errno`.
                 let error = real::errno();
-                let _ = calls::ports::bind_anew(file, fd);
+                let _ = calls::ports::rebind(file, fd);
                 give_none(Err(error)) | result
             }
             _ => result,

@@ -329,9 +329,9 @@ fn open_stack(config: &config::Config) -> Result<Stack, Box<dyn std::error::Erro
         listeners_max: 256,
         ..TcpConfig::default()
     };
-    let live = LiveConfig::over(config.port.clone()).named(&file_name(&config.program)).with_tcp(tcp);
+    let live = LiveConfig::over(config.port.clone()).named(&file_name(&config.program)).tcp_with(tcp);
     let live = match &config.own {
-        Some(host) => live.owned(host.clone()),
+        Some(host) => live.dedicated(host.clone()),
         None => live,
     };
     let stack = Stack::open_with(&live, SOCKETS_MAX)?;

@@ -89,7 +89,7 @@ pub(crate) fn prepare_to_bind(file: FileId, twin: c_int, local: &[u8]) -> bool {
 }
 
 /// `bind` has failed on a socket that [`prepare_to_bind`] has unbound: it gets another port.
-pub(crate) fn bind_anew(file: FileId, twin: c_int) -> Result<(), Errno> {
+pub(crate) fn rebind(file: FileId, twin: c_int) -> Result<(), Errno> {
     replace_port(&mut engine::enter(file), file, twin)
 }
 

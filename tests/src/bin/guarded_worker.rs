@@ -154,7 +154,7 @@ fn worker(
     let pipeline = Ethernet::new(Some(link.mac), Vlans::Untagged, ipv4, Arp::new(ArpConfig::new(seed), scope), scope);
     let machine = TcpConfig { connections_max: count, ..TcpConfig::default() };
     let mut tcp = TcpSockets::new(&TcpSocketsConfig { machine, capabilities, seed }, scope).unwrap();
-    tcp.keep(Roster::create("guarded-worker", InterfaceId(link.idx), count).unwrap());
+    tcp.set_roster(Roster::create("guarded-worker", InterfaceId(link.idx), count).unwrap());
     let sockets = UdpSockets::new(SocketCapacity::default(), seed);
     let (app, egress) = (Caller::default(), EgressConfig::host(seed));
     Worker::new(Parts { rx, tx, pipeline, app, pool, host, sockets, egress, burst_len: 32 }, scope).with_tcp(tcp)

@@ -59,12 +59,11 @@ impl Unpolled {
     fn open(wire: &Wire, whose: Whose, gateway: u16) -> Self {
         let port = AfXdpConfig { rx_ring_len: 256, tx_ring_len: 256, ..AfXdpConfig::new(NEAR) };
         let tcp = TcpConfig { connections_max: 16, chunks_max: 256, ..TcpConfig::default() };
-        let config = LiveConfig::new(NEAR).on(PortConfig::AfXdp(port)).with_tcp(tcp);
+        let config = LiveConfig::over(PortConfig::AfXdp(port)).tcp_with(tcp);
         let network = format!("{OURS}/24");
         let config = match whose {
-            Whose::Ours => {
-                config.owned(DedicatedHost { addresses: vec![network.parse().unwrap()], ..DedicatedHost::default() })
-            }
+            Whose::Ours => config
+                .dedicated(DedicatedHost { addresses: vec![network.parse().unwrap()], ..DedicatedHost::default() }),
             Whose::Shared => {
                 let station = wire.far.ip(&["-o", "link", "show", "dev", FAR]).unwrap();
                 let station = station.split("link/ether ").nth(1).unwrap().split(' ').next().unwrap().to_owned();

@@ -89,7 +89,7 @@ struct Live {
 impl Live {
     fn open(config: LiveConfig) -> Result<Self, String> {
         let port = AfXdpConfig { rx_ring_len: 256, tx_ring_len: 256, ..AfXdpConfig::new(config.port.interface()) };
-        let config = config.on(PortConfig::AfXdp(port));
+        let config = LiveConfig { port: PortConfig::AfXdp(port), ..config };
         let (block, stop) = (Block::heap(), StopFlag::new());
         let mut port = LivePort::open(&config, &block.scope("port"), &stop).map_err(|error| error.to_string())?;
         let queue = port.take_queue().map_err(|error| error.to_string())?.unwrap();
@@ -133,7 +133,7 @@ fn shared() -> LiveConfig {
 
 fn own() -> LiveConfig {
     let addresses = vec![format!("{NEAR}/24").parse().unwrap()];
-    shared().owned(DedicatedHost { addresses, ..DedicatedHost::default() })
+    shared().dedicated(DedicatedHost { addresses, ..DedicatedHost::default() })
 }
 
 /// A kernel socket of `far`, that waits for answers only so long.
@@ -341,7 +341,7 @@ fn connections_of_a_shared_port_are_ours_and_the_kernels_its_own() {
     near.run(|| {
         let exchange = SocketAddrV4::new(FAR, EXCHANGE);
         let config = shared()
-            .with_tcp(TcpConfig { connections_max: 16, chunks_max: 256, ..TcpConfig::default() })
+            .tcp_with(TcpConfig { connections_max: 16, chunks_max: 256, ..TcpConfig::default() })
             .flow(FlowSpec::tcp(Ipv4Addr::UNSPECIFIED, PORT))
             .flow(FlowSpec::tcp_from(exchange).to_port(SESSION));
         let mut live = Live::open(config).unwrap();
@@ -365,7 +365,7 @@ fn connections_of_a_port_of_our_own_need_no_kernel() {
     let Some(Wire { near, far }) = wire("connections_of_a_port_of_our_own_need_no_kernel") else { return };
     near.run(|| {
         let tcp = TcpConfig { connections_max: 16, chunks_max: 256, ..TcpConfig::default() };
-        echo(&mut Live::open(own().with_tcp(tcp)).unwrap(), &far);
+        echo(&mut Live::open(own().tcp_with(tcp)).unwrap(), &far);
     });
 }
 
@@ -417,7 +417,7 @@ fn interface_that_is_all_ours_says_so() {
     near.run(|| {
         let addresses = vec![format!("{NEAR}/24").parse().unwrap()];
         let config =
-            shared().owned(DedicatedHost { addresses, takes: CaptureMode::Everything, ..DedicatedHost::default() });
+            shared().dedicated(DedicatedHost { addresses, takes: CaptureMode::Everything, ..DedicatedHost::default() });
         let live = Live::open(config).unwrap();
         assert!(live.port.rules().eq(["all frames"]));
         assert!(live.port.notices().iter().any(|notice| notice.contains("all ours")));

@@ -25,7 +25,7 @@ fn with_stack(test: &str, act: impl FnOnce(&Wire, &Stack) + Send) {
     wire.near.run(|| {
         let port = AfXdpConfig { rx_ring_len: 256, tx_ring_len: 256, ..AfXdpConfig::new(NEAR) };
         let tcp = TcpConfig { connections_max: 64, chunks_max: 1_024, ..TcpConfig::default() };
-        let config = LiveConfig::new(NEAR).named("sockets-test").on(PortConfig::AfXdp(port)).with_tcp(tcp);
+        let config = LiveConfig::over(PortConfig::AfXdp(port)).named("sockets-test").tcp_with(tcp);
         let stack = Stack::open_with(&config, 64).unwrap_or_else(|error| panic!("{error}"));
         act(&wire, &stack);
     });

@@ -363,7 +363,7 @@ fn kernel_is_reset_by_a_worker_that_hangs_up() {
     live.listen(PORT, ListenOptions::default(), Plan::STAY);
     let opened = (0..40).map(|number| if number % 2 == 0 { Opens::Us } else { Opens::Them });
     let sockets: Vec<_> = opened.map(|opens| open(&live, &wire, opens, Plan::STAY).1).collect();
-    assert_eq!(live.with_worker(|worker, now| worker.hang_up(now)), 40);
+    assert_eq!(live.with_worker(|worker, now| worker.reset_connections(now)), 40);
     for mut socket in sockets {
         assert_eq!(socket.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
     }

@@ -410,7 +410,7 @@ fn tagged_port(mode: Mode) -> (Tagged, Block) {
     let addresses = vec![Ipv4Prefix::new(ours(5), 24).unwrap()];
     let port = AfXdpConfig { mode, ..config("veth0") };
     let live = LiveConfig { port: PortConfig::AfXdp(port), vlan: vlan_tags(LEGS[2].0), ..LiveConfig::new("veth0") };
-    let live = live.owned(DedicatedHost { addresses, ..DedicatedHost::default() });
+    let live = live.dedicated(DedicatedHost { addresses, ..DedicatedHost::default() });
     let mut port = LivePort::open(&live, &block.scope("port"), &stop).unwrap();
     let queue = port.take_queue().unwrap().unwrap();
     let worker = queue.builder().build(Recorder::default(), &block.scope("worker")).unwrap();

@@ -141,7 +141,7 @@ fn group_that_a_connectx_is_not_asked_for_any_more_goes_to_the_kernel() {
     }
     let group = FlowSpec::udp(GROUP, PORT);
     let live = LiveConfig::new("veth0").flow(group.clone()).flow(FlowSpec::udp(OURS, PORT));
-    let mut ours = Ours::start(live.on(PortConfig::Mlx5(config("veth0"))));
+    let mut ours = Ours::start(LiveConfig { port: PortConfig::Mlx5(config("veth0")), ..live });
     ours.until("the group comes", |counts| counts.group > 0 && counts.host > 0);
     assert!(is_member());
 
@@ -174,7 +174,7 @@ fn datagram_of_a_connectx_is_told_when_it_left_on_the_workers_own_clock() {
         return beside_a_sender(test);
     }
     let stamping = Mlx5Config { timestamps: Feature::Required, ..config("veth0") };
-    let mut ours = Ours::start(LiveConfig::new("veth0").on(PortConfig::Mlx5(stamping)));
+    let mut ours = Ours::start(LiveConfig::over(PortConfig::Mlx5(stamping)));
     let mut nic = ours.port.nic_clock().unwrap();
     // The model shows its clock at each step, and a NIC at all times.
     let stepped: NicClock = Box::new(move || {
@@ -229,7 +229,7 @@ fn next_frame_makes_the_descriptor_of_a_connectx_readable_after_each_sleep() {
         return beside_a_sender(test);
     }
     let live = LiveConfig::new("veth0").flow(FlowSpec::udp(OURS, PORT));
-    sleep_until_frames(Ours::start(live.on(PortConfig::Mlx5(config("veth0")))));
+    sleep_until_frames(Ours::start(LiveConfig { port: PortConfig::Mlx5(config("veth0")), ..live }));
 }
 
 #[test]
@@ -291,7 +291,7 @@ impl RunningBroker {
     /// A worker over a queue that it lends, with its flow: there is none before the queue.
     fn client(&self) -> Ours {
         let port = Mlx5Config { broker: Some(self.folder.path().join("socket")), ..config("veth0") };
-        let mut ours = Ours::start(LiveConfig::new("veth0").on(PortConfig::Mlx5(port)));
+        let mut ours = Ours::start(LiveConfig::over(PortConfig::Mlx5(port)));
         ours.port.add_flow(FlowSpec::udp(OURS, PORT)).unwrap();
         ours
     }

@@ -169,10 +169,14 @@ impl OursLive {
     fn start_live() -> Self {
         let owned = DedicatedHost { addresses: vec![network(OURS)], ..DedicatedHost::default() };
         let machine = TcpConfig { connections_max: 4, chunks_max: 2_048, ..TcpConfig::default() };
-        let live = LiveConfig::new("veth0").named("live-tso").owned(owned).with_tcp(machine);
+        let live = LiveConfig::new("veth0").named("live-tso").dedicated(owned).tcp_with(machine);
         let (block, stop) = (Block::heap(), StopFlag::new());
-        let mut port =
-            LivePort::open(&live.on(PortConfig::Mlx5(config("veth0"))), &block.scope("port"), &stop).unwrap();
+        let mut port = LivePort::open(
+            &LiveConfig { port: PortConfig::Mlx5(config("veth0")), ..live },
+            &block.scope("port"),
+            &stop,
+        )
+        .unwrap();
         let queue = port.take_queue().unwrap().unwrap();
         let worker = queue.builder().build(Recorder::default(), &block.scope("host")).unwrap();
         block.check().unwrap();

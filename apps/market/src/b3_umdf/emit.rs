@@ -1,9 +1,9 @@
 //! Messages written, each behind `out`: for exchanges that are simulated, and for tests.
 
 use super::layout::{
-    DeleteOrder, DeleteOrderRoot, GroupSize, MassDeleteOrders, MassDeleteOrdersRoot, Order, OrderRoot,
-    SecurityDefinition, SecurityDefinitionRoot, Sequence, SequenceRoot, SnapshotHeader, SnapshotHeaderRoot,
-    SnapshotOrders, SnapshotOrdersEntry, SnapshotOrdersRoot, Trade, TradeRoot, emit_head,
+    DeleteOrder, DeleteOrderRoot, GroupSize, MassDeleteOrders, MassDeleteOrdersRoot, Order, OrderRoot, Sequence,
+    SequenceRoot, SnapshotHeader, SnapshotHeaderRoot, SnapshotOrders, SnapshotOrdersEntry, SnapshotOrdersRoot, Trade,
+    TradeRoot, emit_head,
 };
 use crate::sbe::{Block, emit_block, emit_group};
 
@@ -42,11 +42,6 @@ pub fn snapshot_orders(security_id: u64, orders: &[SnapshotOrdersEntry], out: &m
     let head = SnapshotOrdersRoot { security_id: security_id.into() };
     root(SnapshotOrders::ID, &head, SnapshotOrdersRoot::BLOCK_LEN, out);
     emit_group::<GroupSize, _>(orders, SnapshotOrdersEntry::BLOCK_LEN, out);
-}
-
-/// An instrument, without legs, underlyings and texts.
-pub fn security_definition(definition: &SecurityDefinitionRoot, out: &mut Vec<u8>) {
-    root(SecurityDefinition::ID, definition, SecurityDefinitionRoot::BLOCK_LEN, out);
 }
 
 /// The message of a packet that has nothing to say.

@@ -13,7 +13,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use sockets::rules::load_broker;
 use wirepath::worker::broker::{Broker, BrokerConfig, BrokerRule, BrokerRules, BrokerUser};
 use wirepath::worker::live::PortConfig;
-use wirepath::worker::{Hangup, StopFlag};
+use wirepath::worker::{ReloadSignal, StopFlag};
 
 use self::lifetime::Lifetime;
 use self::log::Log;
@@ -89,13 +89,13 @@ pub(crate) fn run(options: &BrokerOptions) -> Result<(), Box<dyn Error>> {
     }
     // Each program takes some. With fewer, later ones wait, and the log says so.
     let _ = sys::raise_open_files();
-    let (stop, hangup) = (StopFlag::on_signals()?, Hangup::new()?);
+    let (stop, reload) = (StopFlag::on_signals()?, ReloadSignal::new()?);
     let broker = Broker::open(config)?;
     log.say(&broker.describe());
     let mut lifetime = Lifetime::new(&root, options.until_exit);
     let rules = broker.rules();
     let is_needed = |clients| {
-        if hangup.take() {
+        if reload.take() {
             options.reload(&root, &rules, &log);
         }
         lifetime.is_needed(&root, clients, Instant::now())

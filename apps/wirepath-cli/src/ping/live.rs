@@ -49,7 +49,7 @@ impl LocalEnd {
         let routes = self.gateway.map(|via| StaticRoute { network: Ipv4Prefix::ALL, via });
         let host =
             DedicatedHost { addresses: vec![local], routes: routes.into_iter().collect(), ..DedicatedHost::default() };
-        LiveConfig { igmp: IgmpMode::Off, ..config.owned(host) }
+        LiveConfig { igmp: IgmpMode::Off, ..config.dedicated(host) }
     }
 }
 

@@ -241,7 +241,7 @@ fn parse_size(text: &str) -> Result<usize, String> {
 
 /// A number with its unit, seconds by default.
 fn parse_span(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|payload: char| payload.is_ascii_alphabetic() || payload == 'µ');
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic() || letter == 'µ');
     let unit = match &text[digits.len()..] {
         "ns" => 1.0,
         "us" | "µs" => 1e3,

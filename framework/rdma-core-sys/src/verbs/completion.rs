@@ -214,17 +214,6 @@ impl CompletionQueue {
         unsafe { (*self.as_ptr()).cqe }.try_into().unwrap_or_default()
     }
 
-    /// Sets the event moderation of the channel, in completions or microseconds.
-    ///
-    /// # Errors
-    /// The device does not support it.
-    pub fn set_moderation(&self, count: u16, period_us: u16) -> Result<(), VerbsError> {
-        let moderate = ibv_moderate_cq { cq_count: count, cq_period: period_us };
-        let mut change = ibv_modify_cq_attr { attr_mask: IBV_CQ_ATTR_MODERATE, moderate };
-        // SAFETY: a living queue.
-        VerbsError::check("ibv_modify_cq", unsafe { inline::ibv_modify_cq(self.as_ptr(), &raw mut change) })
-    }
-
     /// The address of the ring. From now on the caller consumes the queue: libmlx5 no longer keeps
     /// its index.
     ///

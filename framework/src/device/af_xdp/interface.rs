@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use super::error::AfXdpSetupError;
-use super::netlink::{Answer, Netlink, Request, u32_at};
 use crate::sys::interface::{Ethtool, interface_flags, interface_name};
+use crate::sys::netlink::{Answer, Netlink, Request, u32_at};
 use crate::sys::socket::socket;
 use crate::wire::MacAddr;
 

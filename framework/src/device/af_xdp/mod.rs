@@ -43,7 +43,6 @@ mod gate;
 mod gate_tests;
 mod holder;
 pub(in crate::device) mod interface;
-pub(crate) mod netlink;
 mod program;
 mod rings;
 mod rx;

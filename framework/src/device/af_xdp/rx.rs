@@ -74,7 +74,7 @@ pub struct AfXdpRx {
     /// Taken slots of the rx ring have not been returned to the kernel yet.
     owing: bool,
     zero_copy: bool,
-    next_look: Instant,
+    next_housekeeping: Instant,
     link: LinkState,
     watch: LinkWatch,
     /// Where a broker passes frames on.
@@ -140,7 +140,7 @@ impl AfXdpRx {
             skipping: false,
             owing: false,
             zero_copy: bind_flags.zero_copy,
-            next_look: Instant::ZERO,
+            next_housekeeping: Instant::ZERO,
             link: port.interface().link,
             watch,
             alarm: umem.is_forwarded().then(Alarm::default),
@@ -155,15 +155,10 @@ impl AfXdpRx {
         this
     }
 
-    /// Whether the queue is in zero-copy mode.
-    pub fn is_zero_copy(&self) -> bool {
-        self.zero_copy
-    }
-
     /// The work that is not done per burst.
     #[cold]
-    fn look(&mut self, now: Instant) {
-        self.next_look = now + LOOK_EVERY;
+    fn housekeep(&mut self, now: Instant) {
+        self.next_housekeeping = now + LOOK_EVERY;
         self.link = self.watch.look().unwrap_or(self.link);
         if self.link == LinkState::Gone {
             self.umem.set_gone();
@@ -299,8 +294,8 @@ fn reason(fault: DescriptorError) -> AfXdpRxDrop {
 impl RxQueue for AfXdpRx {
     #[inline]
     fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
-        if now >= self.next_look {
-            self.look(now);
+        if now >= self.next_housekeeping {
+            self.housekeep(now);
         }
         let received = self.take_burst(burst, limit, pool);
         if received == 0

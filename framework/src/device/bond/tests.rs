@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::counters::Block;
-use crate::device::conformance::assert_conforms;
 use crate::device::memory::{MemoryDevice, MemoryRx, MemoryTx};
 use crate::device::steering::Rule;
-use crate::device::wire_rig::{self, WireRig};
+use crate::device::testing::conformance::assert_conforms;
+use crate::device::testing::wire_rig::{self, WireRig};
 use crate::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use crate::mem::{Burst, Pool};
 use crate::time::Instant;

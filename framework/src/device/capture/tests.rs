@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::counters::Block;
-use crate::device::conformance::assert_conforms;
 use crate::device::fault::{FaultConfig, FaultDevice, Faults};
 use crate::device::pcap::{PcapConfig, PcapDevice, Reader, Writer};
-use crate::device::wire_rig::{SLOTS, WireRig, wire};
+use crate::device::testing::conformance::assert_conforms;
+use crate::device::testing::wire_rig::{SLOTS, WireRig, wire};
 use crate::device::{Device, Offload, Queue, RxQueue, RxState, TxQueue};
 use crate::mem::{Burst, Mbuf, Pool};
 use crate::time::{Instant, UnixTime};

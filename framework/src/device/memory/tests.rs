@@ -2,9 +2,9 @@ use std::thread;
 
 use super::*;
 use crate::counters::Block;
-use crate::device::conformance::assert_conforms;
 use crate::device::steering::{Rule, SteerError};
-use crate::device::wire_rig::WireRig;
+use crate::device::testing::conformance::assert_conforms;
+use crate::device::testing::wire_rig::WireRig;
 use crate::device::{Device, DeviceError, Offload, Queue, RxQueue, RxState, TxQueue};
 use crate::mem::{Burst, ChecksumStatus, Pool};
 use crate::time::Instant;

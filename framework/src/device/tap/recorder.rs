@@ -121,7 +121,7 @@ impl Recorder {
 
     /// Starts a turn in which a listener is present or leaves; returns whether its received frames
     /// are to be recorded.
-    pub(super) fn attend(&self, now: Instant) -> bool {
+    pub(super) fn housekeep(&self, now: Instant) -> bool {
         let beat = self.beat.load(Relaxed);
         if beat == 0 {
             return self.go_quiet();

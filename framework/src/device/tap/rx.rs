@@ -37,8 +37,8 @@ impl<R: RxQueue> TapRx<R> {
     /// The slow path of `receive`, while a capture reader (the listener) is attached or detaching.
     /// Not inlined, so that a turn without a listener occupies no registers for it.
     #[inline(never)]
-    fn attend(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
-        let has_listener = self.tap.attend(now);
+    fn housekeep(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
+        let has_listener = self.tap.housekeep(now);
         let before = burst.len();
         let received = self.inner.receive(burst, limit, pool, now);
         if has_listener {
@@ -54,7 +54,7 @@ impl<R: RxQueue> RxQueue for TapRx<R> {
     #[inline]
     fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
         if self.tap.wants_attention() {
-            return self.attend(burst, limit, pool, now);
+            return self.housekeep(burst, limit, pool, now);
         }
         let received = self.inner.receive(burst, limit, pool, now);
         self.tap.pass_received(received);

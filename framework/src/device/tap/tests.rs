@@ -8,9 +8,9 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::counters::Block;
-use crate::device::conformance::assert_conforms;
 use crate::device::memory::{MemoryRx, MemoryTx};
-use crate::device::wire_rig::{SLOTS, WireRig, wire};
+use crate::device::testing::conformance::assert_conforms;
+use crate::device::testing::wire_rig::{SLOTS, WireRig, wire};
 use crate::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use crate::mem::{Burst, Mbuf, Pool};
 use crate::time::{Duration, Instant};

@@ -58,12 +58,12 @@ pub(in crate::pipeline) struct Inner {
     tally: TallyCounters,
     pub(super) offloads: OutOffloads,
     /// The open connections, which a guardian reads; `None` without a guardian.
-    /// [`TcpSockets::keep`] sets this; [`TcpOutput`] writes the entries when connections open, send
-    /// and close.
+    /// [`TcpSockets::set_roster`] sets this; [`TcpOutput`] writes the entries when connections
+    /// open, send and close.
     pub(super) roster: Option<Roster>,
     pub(super) prefetcher: Prefetcher,
     /// Buffers of the pool that others take, where the caller has set it.
-    others: Option<usize>,
+    reserved_buffers: Option<usize>,
     /// Whether the segments of a flow come here, where the kernel gets some; `None` where all come.
     steering: Option<Steering>,
     /// The connection of the event that is being delivered, and its consumer: after its last event
@@ -95,7 +95,7 @@ impl TcpSockets {
             offloads: OutOffloads::new(&config.capabilities),
             roster: None,
             prefetcher: Prefetcher::default(),
-            others: None,
+            reserved_buffers: None,
             steering: None,
             delivering: None,
         }))))
@@ -121,7 +121,7 @@ impl TcpSockets {
     /// resets them when we have died. Call it once, before the first connection; it does nothing
     /// where this worker has no TCP. Panics where the roster has fewer entries than there may be
     /// connections.
-    pub fn keep(&mut self, roster: Roster) {
+    pub fn set_roster(&mut self, roster: Roster) {
         if let Some(inner) = &mut self.0 {
             assert!(
                 roster.capacity() >= inner.link_headers.len(),
@@ -135,16 +135,16 @@ impl TcpSockets {
     /// where the pool has these and one for each chunk ([`TcpConfig::check_pool`]), all chunks may
     /// wait. The default is half of the buffers. Call it before
     /// [`Worker::with_tcp`](crate::worker::Worker::with_tcp).
-    pub fn leave(&mut self, others: usize) {
+    pub fn reserve_buffers(&mut self, reserved: usize) {
         if let Some(inner) = &mut self.0 {
-            inner.others = Some(others);
+            inner.reserved_buffers = Some(reserved);
         }
     }
 
     /// Sets the flows whose segments come to this worker, where the kernel gets all others: a
     /// connect is refused where its answers would go to the kernel. By default all segments come
     /// here.
-    pub(crate) fn steer(&mut self, comes_here: impl Fn(Flow) -> bool + Send + 'static) {
+    pub(crate) fn set_steering(&mut self, comes_here: impl Fn(Flow) -> bool + Send + 'static) {
         if let Some(inner) = &mut self.0 {
             inner.steering = Some(Box::new(comes_here));
         }
@@ -154,8 +154,9 @@ impl TcpSockets {
     /// buffers that others need.
     pub(crate) fn limit_buffers(&mut self, buffers: usize) {
         let Some(inner) = &mut self.0 else { return };
-        let others = inner.others.filter(|&others| inner.machine.config().check_pool(buffers, others).is_ok());
-        inner.machine.limit_buffers(others.map_or(buffers / 2, |others| buffers - others));
+        let reserved = inner.reserved_buffers;
+        let reserved = reserved.filter(|&reserved| inner.machine.config().check_pool(buffers, reserved).is_ok());
+        inner.machine.limit_buffers(reserved.map_or(buffers / 2, |reserved| buffers - reserved));
     }
 
     /// Chunks that may wait: `TcpConfig::chunks_max`, less the reserve for splitting, and less the

@@ -119,9 +119,9 @@ impl TcpConfig {
 
     /// Whether a pool of `buffers` has one buffer for each chunk and `others` more, the number that
     /// the device and a burst take. A smaller pool is safe, and so is one for which no number of
-    /// `others` was given (`TcpSockets::leave`): at most half of it waits in connections. Received
-    /// data beyond that is refused, so that the peer sends it again, and `send` returns `NoChunk`.
-    /// An app that must be sure of its memory calls this.
+    /// `others` was given (`TcpSockets::reserve_buffers`): at most half of it waits in connections.
+    /// Received data beyond that is refused, so that the peer sends it again, and `send` returns
+    /// `NoChunk`. An app that must be sure of its memory calls this.
     pub fn check_pool(&self, buffers: usize, others: usize) -> Result<(), TcpConfigError> {
         let needed = self.chunks_max + others;
         if buffers < needed { Err(TcpConfigError::PoolTooSmall { buffers, needed }) } else { Ok(()) }

@@ -13,7 +13,7 @@ use super::error::Refusal;
 use super::flows::ROOT;
 use crate::device::af_xdp::broker::message::Flow;
 use crate::device::af_xdp::broker::sys;
-use crate::device::af_xdp::netlink::{Answer, Netlink, Request};
+use crate::sys::netlink::{Answer, Netlink, Request};
 use crate::wire::Protocol;
 
 /// A kernel socket with a port, of IPv4 or of both families.

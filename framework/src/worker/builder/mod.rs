@@ -216,10 +216,10 @@ impl<Q: Queue, H: HostProvider> WorkerBuilder<Q, H> {
         let tcp = match tcp {
             Some(machine) => {
                 let mut tcp = connections(machine, self.settings.capabilities, seed, scope)?;
-                tcp.leave(sizing.total() - machine.chunks_max);
+                tcp.reserve_buffers(sizing.total() - machine.chunks_max);
                 if let Some(name) = roster {
                     let roster = Roster::create(&name, host.interface(), machine.connections_max);
-                    tcp.keep(roster.map_err(WorkerBuilderError::Roster)?);
+                    tcp.set_roster(roster.map_err(WorkerBuilderError::Roster)?);
                 }
                 tcp
             }

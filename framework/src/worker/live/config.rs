@@ -152,12 +152,6 @@ impl LiveConfig {
         }
     }
 
-    /// Sets the device.
-    #[must_use]
-    pub fn on(self, port: PortConfig) -> Self {
-        Self { port, ..self }
-    }
-
     /// Sets the application's name.
     #[must_use]
     pub fn named(self, app: &str) -> Self {
@@ -171,15 +165,15 @@ impl LiveConfig {
         self
     }
 
-    /// Enables TCP.
+    /// Enables TCP within these limits.
     #[must_use]
-    pub fn with_tcp(self, tcp: TcpConfig) -> Self {
+    pub fn tcp_with(self, tcp: TcpConfig) -> Self {
         Self { tcp: Some(tcp), ..self }
     }
 
     /// Makes the interface our own, with IGMP of our own.
     #[must_use]
-    pub fn owned(self, host: DedicatedHost) -> Self {
+    pub fn dedicated(self, host: DedicatedHost) -> Self {
         Self { owner: Owner::Dedicated(host), igmp: IgmpMode::Worker, ..self }
     }
 
@@ -211,7 +205,7 @@ impl LiveConfig {
         if let Some(tcp) = &self.tcp {
             tcp.check().map_err(LiveError::Tcp)?;
         } else if self.flows.iter().any(|flow| flow.protocol == Protocol::TCP) {
-            let what = "segments are wanted and there is no TCP to take them: enable it by Port::tcp(), or LiveConfig::with_tcp";
+            let what = "segments are wanted and there is no TCP to take them: enable it by Port::tcp(), or LiveConfig::tcp_with";
             return Err(LiveError::Config(what.into()));
         }
         let is_lost = |flow: &&FlowSpec| flow.is_call() && flow.queue.is_none();
@@ -355,7 +349,7 @@ mod tests {
 
     fn own(takes: CaptureMode) -> LiveConfig {
         let addresses = vec![Ipv4Prefix::new(Ipv4Addr::new(10, 0, 0, 2), 24).unwrap()];
-        LiveConfig::new("eth1").owned(DedicatedHost { addresses, takes, ..DedicatedHost::default() })
+        LiveConfig::new("eth1").dedicated(DedicatedHost { addresses, takes, ..DedicatedHost::default() })
     }
 
     /// The kernel would grant the memory, and the OOM killer end the process as the tables are
@@ -367,7 +361,7 @@ mod tests {
         std::fs::write(root.path().join("proc/meminfo"), "MemTotal: 9000000 kB\nMemAvailable: 1048576 kB\n").unwrap();
         let (machine, nowhere) = (Machine::at(root.path()), Machine::at("/nonexistent"));
         let tcp = TcpConfig { connections_max: 1 << 20, chunks_max: 1 << 10, ..TcpConfig::default() };
-        let one = LiveConfig::new("eth1").with_tcp(tcp);
+        let one = LiveConfig::new("eth1").tcp_with(tcp);
         let two = LiveConfig { queues: vec![0, 1], ..one.clone() };
         assert!(one.check_memory(&machine).is_ok() && two.check_memory(&nowhere).is_ok());
         let refused = two.check_memory(&machine).unwrap_err().to_string();
@@ -382,7 +376,7 @@ mod tests {
         refused(&LiveConfig { queues: vec![], ..config.clone() }, "no queue");
         refused(&LiveConfig { queues: vec![1, 0, 1], ..config.clone() }, "twice");
         refused(&LiveConfig { queues: vec![0, 1], igmp: IgmpMode::Worker, ..config.clone() }, "one queue only");
-        refused(&config.clone().owned(DedicatedHost::default()), "needs an address");
+        refused(&config.clone().dedicated(DedicatedHost::default()), "needs an address");
         refused(&LiveConfig { igmp: IgmpMode::Kernel, ..own(CaptureMode::Everything) }, "gets no queries");
         let tagged = |vid| VlanTags::single(VlanTag::new(vid));
         refused(&LiveConfig { vlan: tagged(20), ..config.clone() }, "an interface of our own");
@@ -390,11 +384,11 @@ mod tests {
         refused(&LiveConfig { vlan: tagged(20), ..own(CaptureMode::Needed).flow(other) }, "VLAN 21 is wanted");
         refused(&config.clone().flow(FlowSpec::tcp(Ipv4Addr::UNSPECIFIED, 80)), "no TCP to take them");
         let none = TcpConfig { chunks_max: 0, ..TcpConfig::default() };
-        refused(&config.clone().with_tcp(none), "chunks_max");
+        refused(&config.clone().tcp_with(none), "chunks_max");
         let flow = FlowSpec { queue: Some(3), ..FlowSpec::udp(Ipv4Addr::new(239, 1, 1, 1), 1) };
         refused(&config.clone().flow(flow), "queue 3 is wanted and not taken");
         let call = FlowSpec::tcp_from(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 9), 443));
-        let both = LiveConfig { queues: vec![0, 1], ..config.with_tcp(TcpConfig::default()) };
+        let both = LiveConfig { queues: vec![0, 1], ..config.tcp_with(TcpConfig::default()) };
         refused(&both.clone().flow(call.clone()), "the answers of 10.0.0.9 may come on any of the queues");
         both.flow(FlowSpec { queue: Some(1), ..call }).check().unwrap();
     }

@@ -140,17 +140,17 @@ mod tests {
         let config = LiveConfig::new("eth1")
             .flow(FlowSpec::udp(GROUP, 1))
             .flow(FlowSpec::udp(GROUP, 2))
-            .owned(DedicatedHost::default());
+            .dedicated(DedicatedHost::default());
         check(&config, 0, &["arp", "ipv4 to 10.0.0.2", "udp to 239.1.1.1", "igmp"]);
         let all = DedicatedHost { takes: CaptureMode::Everything, ..DedicatedHost::default() };
-        check(&config.owned(all), 0, &["all frames"]);
+        check(&config.dedicated(all), 0, &["all frames"]);
     }
 
     #[test]
     fn outer_tag_of_an_own_host_is_on_every_rule() {
         let vlan = VlanTags::double([VlanTag::from_tci(EtherType::QINQ, 100), VlanTag::new(5)]);
         let flow = FlowSpec { vlan: Some(5), ..FlowSpec::udp(GROUP, 1) };
-        let config = LiveConfig { vlan, ..LiveConfig::new("eth1").flow(flow).owned(DedicatedHost::default()) };
+        let config = LiveConfig { vlan, ..LiveConfig::new("eth1").flow(flow).dedicated(DedicatedHost::default()) };
         check(&config, 0, &["arp vlan 100", "ipv4 to 10.0.0.2 vlan 100", "udp to 239.1.1.1 vlan 100", "igmp vlan 100"]);
     }
 }

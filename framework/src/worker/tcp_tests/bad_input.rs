@@ -506,7 +506,7 @@ fn all_chunks_may_wait_where_the_pool_has_a_buffer_for_each_and_for_all_others()
         let config = TcpSocketsConfig { machine, capabilities, seed: HashSeed::new(1, 2) };
         let mut tcp = TcpSockets::new(&config, &Block::heap().scope("1")).unwrap();
         if let Some(others) = others {
-            tcp.leave(others);
+            tcp.reserve_buffers(others);
         }
         tcp.limit_buffers(buffers);
         tcp.chunks_limit()

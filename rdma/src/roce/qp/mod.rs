@@ -236,7 +236,7 @@ impl Qp {
                     MESSAGE_MAX
                 };
                 let is_signaled = request.signaled || self.signals_all;
-                self.begin_anew_if_empty();
+                self.reset_if_empty();
                 self.sq.post(request, is_signaled, len_max, self.settings.mtu_shift.into())
             }
             QpState::Err | QpState::Sqe if self.sq.flushed >= self.sq.depth => Err(PostError::QueueFull),
@@ -250,10 +250,10 @@ impl Qp {
 
     /// Begins at the first place of the send queue again, where nothing is in it.
     #[inline]
-    fn begin_anew_if_empty(&mut self) {
+    fn reset_if_empty(&mut self) {
         if self.sq.is_empty() {
             self.sq.clear();
-            self.requester.begin_anew();
+            self.requester.reset();
         }
     }
 

@@ -96,7 +96,7 @@ impl Requester {
 
     /// The queue has begun at its first place again, and nothing is in it.
     #[inline]
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn reset(&mut self) {
         debug_assert!(self.wqe == self.started && self.offset == 0 && self.fault.is_none(), "something is under way");
         (self.wqe, self.started) = (0, 0);
     }

@@ -17,7 +17,7 @@ use super::lend::QueueOrder;
 use super::message::{MESSAGE_LEN_MAX, Reply, Request, Welcome};
 use super::sys;
 use crate::counters::Block;
-use crate::device::conformance::{LinkUnderTest, Rig, assert_conforms};
+use crate::device::testing::conformance::{LinkUnderTest, Rig, assert_conforms};
 use crate::device::{Device, Queue, RxQueue};
 use crate::forward;
 use crate::mem::{Burst, Pool};

@@ -1,7 +1,7 @@
 //! Generates the XDP program: it reads a frame's headers like
 //! [`Rule::matches`](crate::device::steering::Rule::matches), as far as any rule needs, finds the
-//! rule that matches the frame (`finding.rs`), and redirects the frame to the socket of its queue
-//! or passes it to the kernel.
+//! rule that matches the frame (`rule_lookup.rs`), and redirects the frame to the socket of its
+//! queue or passes it to the kernel.
 //!
 //! ```text
 //!  Ethernet ─▶ tags ─▶ IPv4 ─▶ ports ─▶ [rules with ports] ─▶ [with addresses] ─▶ [with link fields] ─▶ [any] ─▶ kernel
@@ -117,7 +117,7 @@ pub(in crate::device::af_xdp) fn generate(source: &Source<'_>) -> Vec<Insn> {
     if program.any_shape(|shape| shape.depth() > Depth::Any) {
         program.ethernet();
     }
-    if program.find() == Rest::Missed {
+    if program.match_rules() == Rest::Missed {
         program.miss();
     }
     program.hit();

@@ -12,4 +12,5 @@ pub(super) mod kfuncs;
 pub(super) mod metadata;
 #[cfg(test)]
 mod metadata_tests;
+mod rule_lookup;
 pub(super) mod steering;

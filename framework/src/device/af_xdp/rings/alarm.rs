@@ -24,13 +24,13 @@ impl Alarm {
     /// come meanwhile, for which there may be no word.
     #[inline]
     pub(in crate::device::af_xdp) fn set(&self, rx: &mut ConsumerRing<Desc>, socket: &OwnedFd) -> bool {
-        self.is_wanted.get() && !rx.needs_wakeup() && self.set_anew(rx, socket)
+        self.is_wanted.get() && !rx.needs_wakeup() && self.rearm(rx, socket)
     }
 
     /// The broker has taken the flag, so its word comes. Until then the alarm remains unset: the
     /// word makes the socket readable.
     #[cold]
-    fn set_anew(&self, rx: &mut ConsumerRing<Desc>, socket: &OwnedFd) -> bool {
+    fn rearm(&self, rx: &mut ConsumerRing<Desc>, socket: &OwnedFd) -> bool {
         if sys::kick_rx(socket).is_err() {
             return false;
         }

@@ -1,4 +1,4 @@
-//! The system calls of sockets: AF_XDP for frames, netlink for facts about an interface. Calls that
+//! The system calls of sockets: AF_XDP for frames. Calls that
 //! others make as well are in [`sys`](crate::sys).
 //!
 //! `unsafe`, because libc's functions take addresses.
@@ -99,20 +99,6 @@ pub(in crate::device::af_xdp) fn kick_rx(socket: &OwnedFd) -> io::Result<()> {
     // SAFETY: no room for bytes and no address are passed.
     let received = unsafe { libc::recvfrom(socket.as_raw_fd(), none, 0, libc::MSG_DONTWAIT, none.cast(), none.cast()) };
     check(received as c_int).map(drop)
-}
-
-/// Sends a message.
-pub(in crate::device::af_xdp) fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
-    // SAFETY: the bytes are borrowed for the call, with their own length (1).
-    let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
-    check(sent as c_int).map(drop)
-}
-
-/// Receives a message; returns its length.
-pub(in crate::device::af_xdp) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: the bytes are borrowed mutably for the call, with their own length (1, 2).
-    let received = unsafe { libc::recv(socket.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received as usize) }
 }
 
 /// The protocol of the socket behind a descriptor of any process, given as /proc/PID/fd/N. `None`

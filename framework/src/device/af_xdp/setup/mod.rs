@@ -5,7 +5,6 @@ pub(super) mod capabilities;
 #[cfg(test)]
 pub(super) mod detach_tests;
 pub(super) mod device;
-pub(super) mod finding;
 pub(super) mod handle;
 mod nic_rules;
 pub(super) mod port;

@@ -90,7 +90,7 @@ pub struct Mlx5Rx {
     ring: RxRing,
     recovery: Recovery,
     status: Box<dyn QueueStatus>,
-    next_look: Instant,
+    next_housekeeping: Instant,
     /// The completion channel that a loop sleeps on, if libmlx5 shows its register.
     arming: Option<Arming>,
 }
@@ -118,7 +118,7 @@ impl Mlx5Rx {
             ring,
             recovery: parts.recovery,
             status: parts.status,
-            next_look: Instant::ZERO,
+            next_housekeeping: Instant::ZERO,
             arming,
         };
         this.ring.refill(pool);
@@ -129,21 +129,21 @@ impl Mlx5Rx {
     /// The work that is not done per burst: restarts the queue after an error, and updates the
     /// clock relation.
     #[cold]
-    fn attend(&mut self, pool: &Pool, now: Instant) {
+    fn housekeep(&mut self, pool: &Pool, now: Instant) {
         if self.reader.is_seeking() {
             self.seek(pool);
         } else if self.reader.is_broken() {
             self.recover(pool, now);
         }
         if self.reader.is_seeking() {
-            self.next_look = now + SEEK_EVERY;
+            self.next_housekeeping = now + SEEK_EVERY;
             return;
         }
         let is_related = self.reader.parser.is_related();
         if is_related && let Some(relation) = self.status.relation() {
             self.reader.parser.relate(&relation);
         }
-        self.next_look = if is_related { now + LOOK_EVERY } else { Instant::MAX };
+        self.next_housekeeping = if is_related { now + LOOK_EVERY } else { Instant::MAX };
     }
 
     /// Restarts the queue after an error, once that is due.
@@ -179,9 +179,9 @@ impl Mlx5Rx {
     /// A broken queue is checked on each turn, a queue that searches its position at the interval
     /// above.
     #[cold]
-    fn look_again(&mut self) {
+    fn housekeep_soon(&mut self) {
         if !self.reader.is_seeking() {
-            self.next_look = Instant::ZERO;
+            self.next_housekeeping = Instant::ZERO;
         }
     }
 
@@ -245,8 +245,8 @@ impl RxRing {
 impl RxQueue for Mlx5Rx {
     #[inline]
     fn receive(&mut self, burst: &mut Burst, limit: usize, pool: &Pool, now: Instant) -> usize {
-        if now >= self.next_look {
-            self.attend(pool, now);
+        if now >= self.next_housekeeping {
+            self.housekeep(pool, now);
         }
         let before = burst.len();
         let limit = limit.min(burst.remaining_capacity()) as u32;
@@ -255,7 +255,7 @@ impl RxQueue for Mlx5Rx {
             RxRing::Striding(rq) => striding::take(&mut self.reader, rq, burst, limit, pool),
         }
         if self.reader.is_broken() {
-            self.look_again();
+            self.housekeep_soon();
         } else {
             self.ring.publish(&mut self.reader);
         }
@@ -296,7 +296,7 @@ impl Mlx5Rx {
         }
         if fault.is_some() {
             self.reader.set_broken(true);
-            self.next_look = Instant::ZERO;
+            self.next_housekeeping = Instant::ZERO;
         }
     }
 }

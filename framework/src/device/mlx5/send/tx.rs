@@ -583,7 +583,7 @@ impl Mlx5Tx {
     #[inline(never)]
     fn recover(&mut self, now: Instant) {
         if self.failed && self.recovery.reset(now) {
-            self.begin_anew();
+            self.reset();
             self.failed = !self.recovery.ready();
         }
         self.still_refuses();
@@ -601,7 +601,7 @@ impl Mlx5Tx {
     /// The NIC has released the queue: completions already written count, everything else was
     /// flushed, and all mbufs are freed.
     #[cold]
-    fn begin_anew(&mut self) {
+    fn reset(&mut self) {
         for _ in 0..self.cq.count() {
             if !self.take_completion() {
                 break;
@@ -784,7 +784,7 @@ impl Drop for Mlx5Tx {
             }
         }
         if self.recovery.close() {
-            return self.begin_anew();
+            return self.reset();
         }
         // The NIC may still read, and send, incomplete frames.
         while self.reap() > 0 {}

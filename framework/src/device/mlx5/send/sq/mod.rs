@@ -346,7 +346,7 @@ impl Sq {
 /// Completions.
 impl Sq {
     /// A CQE reports that the WQE with index `counter`, and all before it, are done.
-    /// [`send_home`](Self::send_home) frees their mbufs.
+    /// [`free_completed`](Self::free_completed) frees their mbufs.
     #[inline(always)]
     pub(in crate::device::mlx5) fn complete(&mut self, counter: u16) -> Completed {
         self.ledger.complete(counter, self.rung)

@@ -162,7 +162,7 @@ impl Connection {
     #[inline(always)]
     pub(crate) fn fast_window(&self) -> u16 {
         if !self.has(OutputFlags::WINDOW_STAYS) {
-            return self.window_anew();
+            return self.compute_window();
         }
         let wnd = (self.last_window() >> self.snd.rcv_wscale) as u16;
         debug_assert_eq!(wnd, self.window_to_advertise(), "the window that stays");
@@ -171,7 +171,7 @@ impl Connection {
 
     #[cold]
     #[inline]
-    fn window_anew(&self) -> u16 {
+    fn compute_window(&self) -> u16 {
         self.window_to_advertise()
     }
 

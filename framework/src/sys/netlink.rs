@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 use arrayvec::ArrayVec;
 
-use super::rings::sys;
+use super::socket;
 
 const MESSAGE_ERROR: u16 = 2;
 const MESSAGE_DONE: u16 = 3;
@@ -44,14 +44,14 @@ pub(crate) struct Answer<'a> {
 impl Netlink {
     /// Opens a socket of `protocol`: `NETLINK_ROUTE`, `NETLINK_GENERIC`, `NETLINK_SOCK_DIAG`.
     pub(crate) fn open(protocol: i32) -> io::Result<Self> {
-        let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
+        let socket = socket::socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
         Ok(Self { socket, buffer: vec![0; 32 << 10] })
     }
 
     /// Sends the request and waits for the answer, whose first `fixed_len` bytes have a fixed form.
     pub(crate) fn ask(&mut self, request: Request, fixed_len: usize) -> io::Result<Answer<'_>> {
         self.send(request)?;
-        let received = sys::receive(&self.socket, &mut self.buffer)?;
+        let received = socket::receive(&self.socket, &mut self.buffer)?;
         parse(&self.buffer[..received], fixed_len)
     }
 
@@ -66,7 +66,7 @@ impl Netlink {
         request.bytes[6..8].copy_from_slice(&(FLAG_REQUEST | FLAGS_DUMP).to_ne_bytes());
         self.send(request)?;
         loop {
-            let received = sys::receive(&self.socket, &mut self.buffer)?;
+            let received = socket::receive(&self.socket, &mut self.buffer)?;
             if !entries(&self.buffer[..received], fixed_len, &mut each)? {
                 return Ok(());
             }
@@ -76,7 +76,7 @@ impl Netlink {
     fn send(&self, mut request: Request) -> io::Result<()> {
         let len = (request.bytes.len() as u32).to_ne_bytes();
         request.bytes[..4].copy_from_slice(&len);
-        sys::send(&self.socket, &request.bytes)
+        socket::send(&self.socket, &request.bytes)
     }
 }
 

@@ -23,11 +23,11 @@ fn peers_of_a_worker_that_hangs_up_are_reset() {
     let before = line.server.app().events.len();
     let now = line.now;
     line.ask(|app, cx| cx.tcp().send(app.id.unwrap(), b"on its way").unwrap());
-    assert_eq!(line.client.hang_up(now), 3);
+    assert_eq!(line.client.reset_connections(now), 3);
     line.server.poll_once(now);
     assert_eq!(line.server.app().events[before..], [TcpEvent::Closed(CloseReason::Reset); 3]);
     assert_eq!(line.server.app().received, b"on its way");
-    assert_eq!(line.client.hang_up(now), 0);
+    assert_eq!(line.client.reset_connections(now), 0);
     line.turns(100);
     assert_eq!(line.client.pool().in_use(), line.stock[0]);
 }
@@ -37,7 +37,7 @@ fn frames_that_nobody_receives_are_not_waited_for_for_ever() {
     let mut line = connected(2);
     let now = line.now;
     line.ask(|app, cx| cx.tcp().send(app.id.unwrap(), &[7; 1_000]).unwrap());
-    assert_eq!(line.client.hang_up(now), 2);
+    assert_eq!(line.client.reset_connections(now), 2);
     assert!(line.client.tx_mut().in_flight() > 0);
 }
 
@@ -54,7 +54,7 @@ fn peers_learn_it_where_the_pool_is_empty_for_the_first_rounds() {
     let (before, now) = (line.server.app().events.len(), line.now);
     line.ask(|app, cx| cx.tcp().send(app.id.unwrap(), b"on its way").unwrap());
     let hoarded = hoard(&line);
-    assert_eq!(line.client.hang_up(now), 3);
+    assert_eq!(line.client.reset_connections(now), 3);
     line.server.poll_once(now);
     assert_eq!(line.server.app().events[before..], [TcpEvent::Closed(CloseReason::Reset); 3]);
     hoarded.into_iter().for_each(crate::mem::Mbuf::free);
@@ -65,11 +65,11 @@ fn resets_that_find_no_buffer_are_not_waited_for_for_ever_and_leave_when_there_i
     let mut line = connected(3);
     let (before, now) = (line.server.app().events.len(), line.now);
     let hoarded = hoard(&line);
-    assert_eq!(line.client.hang_up(now), 3);
+    assert_eq!(line.client.reset_connections(now), 3);
     line.server.poll_once(now);
     assert_eq!(line.server.app().events.len(), before);
     hoarded.into_iter().for_each(crate::mem::Mbuf::free);
-    assert_eq!(line.client.hang_up(now), 0);
+    assert_eq!(line.client.reset_connections(now), 0);
     line.server.poll_once(now);
     assert_eq!(line.server.app().events[before..], [TcpEvent::Closed(CloseReason::Reset); 3]);
 }
@@ -91,7 +91,7 @@ fn number_of_a_fin_is_in_the_roster_as_soon_as_it_has_left() {
         let directory = tempfile::tempdir().unwrap();
         let mut line = Line::connected(Wanted::default());
         let roster = Roster::create_in(directory.path(), "test", InterfaceId(0), 4).unwrap();
-        line.ask(|_, cx| cx.tcp.keep(roster));
+        line.ask(|_, cx| cx.tcp.set_roster(roster));
         let local = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         line.ask(|_, cx| cx.tcp().connect(local, SERVER, &ConnectionOptions::default(), ConsumerId(1)).unwrap());
         line.turns(100);

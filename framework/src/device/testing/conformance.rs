@@ -1,7 +1,8 @@
-//! One suite that every device passes: the contract of [`super`] as testable facts. It runs on a
-//! device in memory, on a wrapper around one, in a namespace, or on a NIC in a lab. The suite makes
-//! frames, posts them on one side of a link and checks the frames that the other side receives. It
-//! reads no clock and makes frames from a fixed pattern, so a failure is reproducible.
+//! One suite that every device passes: the contract of [`device`](crate::device) as testable facts.
+//! It runs on a device in memory, on a wrapper around one, in a namespace, or on a NIC in a lab.
+//! The suite makes frames, posts them on one side of a link and checks the frames that the other
+//! side receives. It reads no clock and makes frames from a fixed pattern, so a failure is
+//! reproducible.
 //!
 //! [`run`] tries each fact on a fresh [`LinkUnderTest`] and returns those that do not hold, with
 //! the reason.
@@ -9,7 +10,7 @@
 
 use core::fmt::Write as _;
 
-use super::{Offload, RxQueue, RxState, TxQueue};
+use crate::device::{Offload, RxQueue, RxState, TxQueue};
 use crate::mem::{BURST_MAX, Burst, Mbuf, Pool};
 use crate::time::{Duration, Instant};
 

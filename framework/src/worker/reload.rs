@@ -1,4 +1,4 @@
-//! A wish to read a configuration again: SIGHUP, by the custom of daemons.
+//! The request to read a configuration again: SIGHUP, by the custom of daemons.
 
 use std::io;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use signal_hook::flag;
 
 /// Whether SIGHUP has come. Without this the signal ends the process.
 #[derive(Clone, Debug)]
-pub struct Hangup(Arc<AtomicBool>);
+pub struct ReloadSignal(Arc<AtomicBool>);
 
-impl Hangup {
+impl ReloadSignal {
     /// Notes the signal from now on. Call it once per process.
     ///
     /// # Errors
     /// The system's, where it takes no handler.
     pub fn new() -> io::Result<Self> {
-        let hangup = Self(Arc::default());
-        flag::register(SIGHUP, Arc::clone(&hangup.0))?;
-        Ok(hangup)
+        let reload = Self(Arc::default());
+        flag::register(SIGHUP, Arc::clone(&reload.0))?;
+        Ok(reload)
     }
 
     /// Whether the signal has come since the last call.

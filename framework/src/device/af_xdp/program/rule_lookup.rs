@@ -5,18 +5,16 @@
 //!
 //! Input: a frame with parsed headers. Output: a jump to the hit, or fall-through.
 
-use super::super::program::assembler::{Alu, Cmp, Helper, Reg, Size};
-use super::super::program::generate::{
-    CTX, CTX_RX_QUEUE, FRAME, L3, L4, Program, Rest, Rules, STACK_KEY, STACK_VLAN, WORD,
-};
-use super::super::program::steering::{Constant, Depth, Key, Shape};
+use super::assembler::{Alu, Cmp, Helper, Reg, Size};
+use super::generate::{CTX, CTX_RX_QUEUE, FRAME, L3, L4, Program, Rest, Rules, STACK_KEY, STACK_VLAN, WORD};
+use super::steering::{Constant, Depth, Key, Shape};
 use crate::device::steering::Fields;
 use crate::wire::EtherType;
 
 impl Program<'_> {
     /// Tries the rules, the most specific first. At a hit R0 points to the rule's word in the
     /// table, or `WORD` is that word.
-    pub(in crate::device::af_xdp) fn find(&mut self) -> Rest {
+    pub(in crate::device::af_xdp) fn match_rules(&mut self) -> Rest {
         let mut rest = Rest::Missed;
         for depth in [Depth::Ports, Depth::Ipv4, Depth::Ethernet, Depth::Any] {
             let entry = self.entry(depth);

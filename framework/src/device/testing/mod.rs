@@ -1,0 +1,5 @@
+//! What tests of devices share: the suite that each device passes, and its rig for ports of memory.
+
+pub(crate) mod conformance;
+#[cfg(test)]
+pub(in crate::device) mod wire_rig;
