@@ -29,8 +29,9 @@ use crate::sync::TimedSync;
 const READ_LEN: usize = 64 * 1_024;
 /// Packets of a line that one turn takes, so that answers and heartbeats are not starved.
 const PACKETS: usize = 64;
-/// Time stamps of sent bytes that one turn takes. What it writes itself has one.
-const STAMPS: usize = 64;
+/// Time stamps of sent bytes that one turn takes: one for each packet of both lines, because each
+/// may cause a write, and one for the turn's own.
+const STAMPS: usize = 2 * PACKETS + 1;
 /// A Logout leaves within this time, or not at all: a standby acknowledges its record in one round
 /// trip.
 const LEAVE_NS: u64 = 1_000_000_000;
@@ -191,7 +192,11 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         let may_send = self.follow(report) && self.obey_kill(report);
         // An order of now would leave when the standby has not taken over.
         if !self.standby.as_ref().is_some_and(StandbyLink::hands_over) {
-            is_busy |= self.feed() | self.quotes(report);
+            match self.feed() {
+                Ok(busy) => is_busy |= busy,
+                Err(why) => self.close(&why, report),
+            }
+            is_busy |= self.quotes(report);
         }
         if self.connection.stream.is_none() && may_send {
             self.connect(report);
@@ -493,26 +498,41 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         })
     }
 
-    fn feed(&mut self) -> bool {
-        let Some((feed, sockets)) = &mut self.feed else { return false };
-        let (gateway, mut was_busy) = (&mut self.gateway, false);
-        gateway.begin_poll();
+    /// Takes the packets that wait on the feed's sockets. What one of them causes leaves before the
+    /// next is read, so that the last order of a burst waits for no more than its own packet.
+    ///
+    /// # Errors
+    ///
+    /// The connection is broken: it is to be closed.
+    fn feed(&mut self) -> Result<bool, String> {
+        let Self { gateway, standby, audit, host, connection, buffer, feed: Some((feed, sockets)), .. } = self else {
+            return Ok(false);
+        };
+        let (mut outgoing, mut was_busy) = (Outgoing { gateway, standby, audit, host: &**host }, false);
+        outgoing.gateway.begin_poll();
         for (socket, line) in sockets.iter().zip([Line::A, Line::B]) {
             for _ in 0..PACKETS {
-                let Some(len) = receive(socket, &mut self.buffer, gateway.latency.as_deref_mut()) else { break };
-                let now_ns = self.host.now_ns();
-                if feed.on_packet(line, &self.buffer[..len], now_ns) {
-                    gateway.core_mut().feed_heard(now_ns);
+                let latency = outgoing.gateway.latency.as_deref_mut();
+                let Some(len) = receive(socket, buffer, latency) else { break };
+                was_busy = true;
+                let (now_ns, waited) = (host.now_ns(), outgoing.waiting());
+                if feed.on_packet(line, &buffer[..len], now_ns) {
+                    outgoing.gateway.core_mut().feed_heard(now_ns);
                 }
-                feed.publish(now_ns, |book| gateway.on_book(book));
-                if let Some(latency) = &mut gateway.latency {
+                feed.publish(now_ns, |book| outgoing.gateway.on_book(book));
+                if let Some(latency) = &mut outgoing.gateway.latency {
                     latency.packet_over();
                 }
-                was_busy = true;
+                let Some(stream) = connection.stream.as_mut().filter(|_| outgoing.waiting() > waited) else { continue };
+                outgoing.write(|bytes| stream.write(bytes))?;
+                // The standby gets the record of what waits for it in the turn, and not before.
+                if outgoing.standby.is_some() && outgoing.waiting() > 0 {
+                    break;
+                }
             }
         }
-        feed.tick(self.host.now_ns(), |book| gateway.on_book(book));
-        was_busy
+        feed.tick(host.now_ns(), |book| outgoing.gateway.on_book(book));
+        Ok(was_busy)
     }
 
     /// One command of a person. True where there was one.
@@ -592,6 +612,12 @@ struct Outgoing<'a, T, S, M> {
 }
 
 impl<T: Strategy, S: VenueSession, M: JournalMemory> Outgoing<'_, T, S, M> {
+    /// Bytes that the session has written and the line has not taken.
+    #[inline]
+    fn waiting(&self) -> usize {
+        self.gateway.core().to_send().len()
+    }
+
     /// Gives `write` what the session has written, as far as the standby lets it leave. Whether
     /// something left.
     #[inline]

@@ -30,7 +30,7 @@ const LATENCY_NS_MAX: u64 = 60_000_000_000;
 const DIGITS: u8 = 2;
 /// Requests that the line has not taken yet, or whose time stamp is to come. Others are not
 /// measured there.
-const WAITING_MAX: usize = 64;
+const WAITING_MAX: usize = 128;
 
 /// A part of the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

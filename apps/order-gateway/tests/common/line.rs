@@ -25,6 +25,8 @@ pub struct Line {
     pub is_closed: bool,
     /// What it has to send: its Logout, and what a test puts there.
     pub out: Vec<u8>,
+    /// What a new order writes.
+    pub order: &'static [u8],
     /// What was sent.
     pub left: Vec<u8>,
 }
@@ -32,8 +34,8 @@ pub struct Line {
 impl Line {
     pub fn new() -> Self {
         let (said, canceled, symbols) = (VecDeque::new(), Vec::new(), Vec::new());
-        let (out, left) = (Vec::new(), Vec::new());
-        Self { next_id: 1, room: usize::MAX, said, canceled, symbols, log_outs: 0, is_closed: false, out, left }
+        let (out, order, left) = (Vec::new(), &b""[..], Vec::new());
+        Self { next_id: 1, room: usize::MAX, said, canceled, symbols, log_outs: 0, is_closed: false, out, order, left }
     }
 
     pub fn say(&mut self, id: u64, event: VenueEvent) {
@@ -100,7 +102,9 @@ impl VenueSession for Line {
 
     fn new_order(&mut self, _now_ns: u64, order: &WireOrder) -> Result<(), SendError> {
         self.symbols.push(order.symbol);
-        self.take_id()
+        self.take_id()?;
+        self.out.extend_from_slice(self.order);
+        Ok(())
     }
 
     fn replace_order(&mut self, _now_ns: u64, _target: &WireTarget, _order: &WireOrder) -> Result<(), SendError> {

@@ -1,0 +1,136 @@
+//! In what order the packets of a burst are read, and the orders that they cause are written.
+
+use std::cell::RefCell;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::rc::Rc;
+use std::thread;
+
+use market::framing::PacketWriter;
+use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
+use market::itch50::{AddOrder, Head, Message};
+use market::{Capacity, Locate};
+use order_entry::journal::Journal;
+use order_entry::risk::KillSwitch;
+use order_gateway::host::{Host, Stream, Waits};
+use order_gateway::{Core, Feed, FeedConfig, Gateway, LineConfig, Run};
+
+use super::common::line::Line;
+use super::common::{Buyer, RESERVE, SECOND, SYMBOL, config};
+use super::{TestRun, turn};
+
+const ORDER: &[u8] = b"order";
+
+/// The socket of the feed, and what the connection to the venue saw of it.
+#[derive(Debug)]
+struct Seen {
+    feed: UdpSocket,
+    /// With each write, the sequence number of the packet that is read next.
+    writes: RefCell<Vec<Option<u64>>>,
+    /// The connection takes nothing.
+    is_full: bool,
+}
+
+impl Seen {
+    fn next_packet(&self) -> Option<u64> {
+        let mut header = [0; 20];
+        self.feed.peek(&mut header).ok()?;
+        Some(u64::from_be_bytes(header[10..18].try_into().unwrap()))
+    }
+}
+
+/// A machine whose venue takes every connection, and says nothing.
+#[derive(Clone, Debug)]
+struct Machine(Rc<Seen>);
+
+impl Host for Machine {
+    fn now_ns(&self) -> u64 {
+        SECOND
+    }
+
+    fn epoch_offset_ns(&self) -> u64 {
+        0
+    }
+
+    fn connect(&self, _to: SocketAddrV4, _waits: Waits) -> io::Result<Box<dyn Stream>> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Read for Machine {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(ErrorKind::WouldBlock.into())
+    }
+}
+
+impl Write for Machine {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.writes.borrow_mut().push(self.0.next_packet());
+        if self.0.is_full { Err(ErrorKind::WouldBlock.into()) } else { Ok(bytes.len()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Stream for Machine {
+    fn reset(self: Box<Self>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A packet that adds an order: its number is that of the packet.
+fn packet(number: u64, side: u8, price: u32) -> Vec<u8> {
+    let mut bytes = [0; 128];
+    let mut packet = PacketWriter::<MoldUdp64>::new(MoldHeader::new(*b"DAY       ", number), &mut bytes).unwrap();
+    let head = Head::new(AddOrder::KIND, Locate(1), 0);
+    let (order, shares, price) = (number.into(), 100.into(), price.into());
+    packet.push(Message::from(&AddOrder { head, order, side, shares, stock: SYMBOL, price }).as_bytes()).unwrap();
+    packet.finish().to_vec()
+}
+
+/// What the connection saw in the one turn that finds `burst` behind the first bid and offer.
+fn writes_of(burst: &[Vec<u8>], is_full: bool) -> Vec<Option<u64>> {
+    let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+    let (receiver, sender) = (UdpSocket::bind(any).unwrap(), UdpSocket::bind(any).unwrap());
+    receiver.set_nonblocking(true).unwrap();
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    let seen = Rc::new(Seen { feed: receiver.try_clone().unwrap(), writes: RefCell::default(), is_full });
+    let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
+    let mut session = Line::new();
+    session.order = ORDER;
+    let gateway = Gateway::new(Buyer::default(), Core::new(config(&KillSwitch::new()), session, journal));
+    let mut run: TestRun<Buyer> = Run::new(gateway, LineConfig::new(any), Box::new(Machine(seen.clone())));
+    let books = Capacity { books: 4, orders: 64, levels: 16 };
+    run.feed = Some((Feed::new(&[SYMBOL], &FeedConfig { books, ..FeedConfig::default() }), vec![receiver]));
+    assert!(turn(&mut run)[0].starts_with("connected"));
+    let arrive = |packets: &[Vec<u8>]| {
+        packets.iter().for_each(|packet| assert_eq!(sender.send(packet).unwrap(), packet.len()));
+        while seen.next_packet().is_none() {
+            thread::yield_now();
+        }
+    };
+    arrive(&[packet(1, b'S', 1_000_100), packet(2, b'B', 1_000_000)]);
+    turn(&mut run);
+    assert!(run.gateway.strategy().ids.is_empty() && seen.writes.borrow().is_empty(), "orders do not pass yet");
+    run.gateway.core_mut().arm(SECOND);
+    arrive(burst);
+    turn(&mut run);
+    seen.writes.take()
+}
+
+#[test]
+fn order_leaves_before_the_next_packet_of_its_burst_is_read() {
+    let burst: Vec<_> = (3..=6).map(|number| packet(number, b'B', 1_000_000 + number as u32)).collect();
+    assert_eq!(writes_of(&burst, false), [Some(4), Some(5), Some(6), None]);
+}
+
+#[test]
+fn packets_that_cause_no_order_make_no_write() {
+    let behind = |number| packet(number, b'B', 999_000);
+    let burst = [behind(3), packet(4, b'B', 1_000_004), behind(5), behind(6)];
+    assert_eq!(writes_of(&burst, false), [Some(5)]);
+    // What the connection did not take is tried again at the end of the turn, and not by each packet.
+    assert_eq!(writes_of(&burst, true), [Some(5), None]);
+}
