@@ -113,11 +113,11 @@ impl Exchange {
             }
         }
         let messages = self.venue.accounts()[TRADER].messages();
-        for message in &messages[self.position.min(messages.len())..] {
-            if self.soup.is_logged_in() {
-                self.soup.send(now_ns, message, output).expect("there is room");
-                self.position += 1;
-            }
+        while self.soup.is_logged_in()
+            && let Some(message) = messages.get(self.position).expect("the file can be read")
+        {
+            self.soup.send(now_ns, &message, output).expect("there is room");
+            self.position += 1;
         }
     }
 }

@@ -57,6 +57,6 @@ pub use settings::{
 pub use truth::{Truth, TruthFile, read_truth, write_truth};
 pub use venue::{
     Account, AccountSettings, Answer, ChangeRequest, Command, CopiesOf, Effect, Fault, FaultPlan, FaultRule,
-    MassCancelRequest, NamedOrder, OrderRefusal, OrderRequest, OrderStatus, Protocol, Refused, Target, Told, Venue,
-    VenueCounts, VenueSettings, Which,
+    MassCancelRequest, MessageLog, NamedOrder, OrderRefusal, OrderRequest, OrderStatus, Protocol, Refused, Target,
+    Told, Venue, VenueCounts, VenueSettings, Which,
 };

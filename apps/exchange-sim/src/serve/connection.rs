@@ -1,6 +1,6 @@
 //! One TCP connection: SoupBinTCP over a socket that never blocks.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use order_entry::ouch::OuchError;
@@ -9,7 +9,7 @@ use order_entry::soupbin::{
     LoginRejectReason, LoginRequest, Server, ServerConfig, ServerEvent, SessionId, SoupError, judge_login,
 };
 
-use crate::venue::{Effect, Venue};
+use crate::venue::{Account, Effect, MessageLog, Venue};
 
 /// Bytes that wait for a slow reader; then its messages wait in the account.
 const PENDING_MAX: usize = 256 * 1024;
@@ -48,6 +48,8 @@ pub(super) enum End {
     Message(OuchError),
     /// The peer sent a message on the drop copy.
     ReadOnly,
+    /// The file of the account's messages cannot be read.
+    Unreadable(io::Error),
 }
 
 impl From<SoupError> for End {
@@ -81,7 +83,7 @@ pub(super) struct Shared<'a> {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, port: Port, now_ns: u64) -> std::io::Result<Self> {
+    pub(super) fn new(stream: TcpStream, port: Port, now_ns: u64) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let mut soup = Server::new(ServerConfig::default());
@@ -200,12 +202,12 @@ impl Connection {
         let Some(account) = self.account else { return Ok(false) };
         let messages = log(&shared.venue.accounts()[account], self.port);
         let before = self.position;
-        while let Some(message) = messages.get(self.position)
-            && self.pending.len() < PENDING_MAX
+        while self.pending.len() < PENDING_MAX
+            && let Some(message) = messages.get(self.position).map_err(End::Unreadable)?
         {
             let mut bytes = [0; PACKET_ROOM];
             let mut output = Output::new(&mut bytes);
-            self.soup.send(shared.now_ns, message, &mut output)?;
+            self.soup.send(shared.now_ns, &message, &mut output)?;
             self.pending.extend_from_slice(output.written());
             self.position += 1;
         }
@@ -237,7 +239,7 @@ impl Connection {
 }
 
 /// The messages that a port has for an account.
-fn log(account: &crate::venue::Account, port: Port) -> &[Vec<u8>] {
+fn log(account: &Account, port: Port) -> &MessageLog {
     match port {
         Port::Orders => account.messages(),
         Port::Orders42 => account.messages_42(),

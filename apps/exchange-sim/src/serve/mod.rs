@@ -30,7 +30,7 @@ use crate::rerequest::{RerequestCounts, RerequestSettings};
 use crate::send_sockets::SendSockets;
 use crate::session::START_NS;
 use crate::settings::Settings;
-use crate::venue::{AccountSettings, CopiesOf, FaultPlan, Venue, VenueCounts, VenueSettings};
+use crate::venue::{Account, AccountSettings, CopiesOf, FaultPlan, Venue, VenueCounts, VenueSettings};
 
 use boe::BoeSession;
 use connection::{Connection, End, Port, Shared};
@@ -96,6 +96,8 @@ pub struct Served {
     pub violations: u64,
     /// The first broken rule, in words.
     pub violation: Option<String>,
+    /// What the disk did not take, or give back, of the messages to accounts.
+    pub disk: Option<String>,
     /// The counts of re-requests.
     pub rerequests: Option<RerequestCounts>,
     /// What each account bought and sold, in the order of the settings.
@@ -157,6 +159,7 @@ impl Exchange {
                 refused: 0,
                 violations: 0,
                 violation: None,
+                disk: None,
                 rerequests: None,
                 trades: Vec::new(),
             },
@@ -385,6 +388,11 @@ impl Exchange {
     fn record(&mut self, end: &End) {
         let words = match end {
             End::Closed | End::Done | End::Fault => return,
+            End::Unreadable(error) => {
+                let words = || format!("messages of before cannot be read: {error}");
+                self.served.disk.get_or_insert_with(words);
+                return;
+            }
             End::Session(error) => error.to_string(),
             End::Message(error) => error.to_string(),
             End::ReadOnly => "the drop copy takes no messages".to_owned(),
@@ -410,6 +418,9 @@ impl Exchange {
         }
         let (published, rerequests) = self.market_data.stop();
         let trades = self.venue.accounts().iter().map(|account| *account.trades()).collect();
+        let logs = self.venue.accounts().iter().flat_map(Account::logs);
+        let kept = logs.filter_map(|log| Some(format!("messages of before stayed in memory: {}", log.error()?))).next();
+        self.served.disk = self.served.disk.take().or(kept);
         Ok(Served { counts: self.venue.counts(), published, rerequests, trades, ..self.served })
     }
 }
@@ -448,6 +459,7 @@ impl fmt::Display for Served {
             write!(f, "; the first: {violation}")?;
         }
         writeln!(f)?;
+        self.disk.iter().try_for_each(|disk| writeln!(f, "  {disk}"))?;
         self.rerequests.iter().try_for_each(|counts| writeln!(f, "  {counts}"))?;
         self.trades.iter().enumerate().try_for_each(|(idx, trades)| writeln!(f, "  account {}: {trades}", idx + 1))
     }

@@ -1,7 +1,7 @@
 //! An account: what it may, its orders by the numbers that its owner gave them, and the numbered
 //! messages to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use market::Symbol;
 use matching_engine::{Event, OnHalt, OrderId, Report};
@@ -11,6 +11,7 @@ use order_entry::ouch::{AiqStrategy, Capacity, CrossType, Display, Side, TimeInF
 use order_entry::soupbin::Credentials;
 
 use super::copies::{CopiesOf, TradeCopy};
+use super::message_log::MessageLog;
 use super::named::{Answer, NamedOrder, NamedOrders, Protocol, Target, drop_copy};
 use super::ouch42::{self, Orders42};
 
@@ -85,11 +86,41 @@ pub(super) struct Entry {
     pub(super) aiq_strategy: AiqStrategy,
 }
 
+/// Orders that have ended, of which a trade may still be broken, in the order of their ends.
+#[derive(Debug, Default)]
+struct Ended {
+    /// With the number of the account's last trade then.
+    orders: VecDeque<(Key, u64)>,
+    /// Of the account's last trade.
+    match_number: u64,
+    /// So many trades of the venue can be broken.
+    trades: u64,
+}
+
+impl Ended {
+    fn push(&mut self, key: Key) {
+        self.orders.push_back((key, self.match_number));
+    }
+
+    /// The next order that no break can concern. A number may be one of no trade, that of a cross
+    /// without shares, so twice as many have to have passed.
+    fn pop_unbreakable(&mut self) -> Option<Key> {
+        let &(key, match_number) = self.orders.front()?;
+        if self.match_number.saturating_sub(match_number) <= 2 * self.trades {
+            return None;
+        }
+        self.orders.pop_front();
+        Some(key)
+    }
+}
+
 /// An account and its day.
 #[derive(Debug)]
 pub struct Account {
     settings: AccountSettings,
+    /// Those that are live, and those whose trades can still be broken.
     pub(super) orders: BTreeMap<Key, Entry>,
+    ended: Ended,
     /// The highest number used, for each index.
     pub(super) last_number: BTreeMap<u8, u32>,
     pub(super) may_enter: bool,
@@ -97,8 +128,8 @@ pub struct Account {
     pub(super) modifying: Option<Key>,
     /// Messages that entered or changed orders in the second that began then.
     pub(super) rate: (u64, u32),
-    messages: Vec<Vec<u8>>,
-    drop_copies: Vec<Vec<u8>>,
+    messages: MessageLog,
+    drop_copies: MessageLog,
     trade_copies: [Vec<TradeCopy>; CopiesOf::ALL.len()],
     trades: TradeTotals,
     /// Orders by each of the protocols whose clients name them.
@@ -107,16 +138,18 @@ pub struct Account {
 }
 
 impl Account {
-    pub(super) fn new(settings: AccountSettings) -> Self {
+    /// `trades` of the venue, the newest, can be broken.
+    pub(super) fn new(settings: AccountSettings, trades: usize) -> Self {
         Self {
             settings,
             orders: BTreeMap::new(),
+            ended: Ended { trades: trades as u64, ..Ended::default() },
             last_number: BTreeMap::new(),
             may_enter: true,
             modifying: None,
             rate: (0, 0),
-            messages: Vec::new(),
-            drop_copies: Vec::new(),
+            messages: MessageLog::default(),
+            drop_copies: MessageLog::default(),
             trade_copies: Default::default(),
             trades: TradeTotals::default(),
             named: Default::default(),
@@ -135,13 +168,18 @@ impl Account {
     }
 
     /// All numbered messages of the day so far: the first has number 1.
-    pub fn messages(&self) -> &[Vec<u8>] {
+    pub fn messages(&self) -> &MessageLog {
         &self.messages
     }
 
     /// Copies of those of them that are trades and broken trades, numbered on their own.
-    pub fn drop_copies(&self) -> &[Vec<u8>] {
+    pub fn drop_copies(&self) -> &MessageLog {
         &self.drop_copies
+    }
+
+    /// All that is kept in files.
+    pub(crate) fn logs(&self) -> [&MessageLog; 3] {
+        [&self.messages, &self.drop_copies, self.ouch42.messages()]
     }
 
     /// Copies of its trades by one protocol, and of those of them that were broken.
@@ -169,12 +207,12 @@ impl Account {
     }
 
     /// Its numbered messages of OUCH 4.2.
-    pub fn messages_42(&self) -> &[Vec<u8>] {
+    pub fn messages_42(&self) -> &MessageLog {
         self.ouch42.messages()
     }
 
-    pub(super) fn push(&mut self, message: Vec<u8>) {
-        match ouch42::own(&message) {
+    pub(super) fn push(&mut self, message: &[u8]) {
+        match ouch42::own(message) {
             Some(own) => self.ouch42.push(&own),
             None => self.messages.push(message),
         }
@@ -194,7 +232,7 @@ impl Account {
         if let Some(protocol) = Protocol::of(report.token()) {
             if let Some(side) = self.named[protocol as usize].report(event.at_ns, report) {
                 self.total(report, side);
-                self.drop_copies.extend(drop_copy(event.at_ns, protocol, report));
+                drop_copy(event.at_ns, protocol, report).iter().for_each(|copy| self.drop_copies.push(copy));
                 let answer = self.named[protocol as usize].answers().last();
                 let copy = answer.and_then(|answer| TradeCopy::of_answer(protocol, answer));
                 self.trade_copies[CopiesOf::Named(protocol).idx()].extend(copy);
@@ -214,9 +252,39 @@ impl Account {
             copies.extend(copy);
         }
         if matches!(report, Report::Executed { .. } | Report::Broken { .. }) {
-            self.drop_copies.push(message.clone());
+            self.drop_copies.push(&message);
         }
-        self.push(message);
+        self.push(&message);
+        self.forget_ended(report);
+    }
+
+    /// Forgets orders that have ended, once none of their trades can be broken any more.
+    fn forget_ended(&mut self, report: &Report) {
+        if let Report::Executed { match_number, .. } = *report {
+            self.ended.match_number = match_number;
+        }
+        match *report {
+            Report::Rejected { token, .. } => drop(self.orders.remove(&Key::of(token))),
+            Report::Replaced { old, new, .. } => {
+                self.ended.push(Key::of(old.token));
+                if new.leaves == 0 {
+                    self.ended.push(Key::of(new.token));
+                }
+            }
+            Report::Accepted { order, .. } | Report::Executed { order, .. } | Report::Canceled { order, .. }
+                if order.leaves == 0 =>
+            {
+                if order.executed == 0 {
+                    self.orders.remove(&Key::of(order.token));
+                } else {
+                    self.ended.push(Key::of(order.token));
+                }
+            }
+            _ => {}
+        }
+        while let Some(key) = self.ended.pop_unbreakable() {
+            self.orders.remove(&key);
+        }
     }
 
     fn total(&mut self, report: &Report, side: market::Side) {

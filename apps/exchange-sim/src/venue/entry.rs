@@ -53,7 +53,7 @@ impl Venue {
                     self.accounts[account].may_enter = false;
                     let (user_ref, firm) = (message.user_ref, message.firm);
                     let answer = DisableOrderEntryResponse { at_ns: now_ns.into(), user_ref, firm };
-                    self.accounts[account].push(emit((&answer).into(), idx));
+                    self.accounts[account].push(&emit((&answer).into(), idx));
                 }
             }
             Inbound::EnableOrderEntry(message) => {
@@ -61,14 +61,14 @@ impl Venue {
                     self.accounts[account].may_enter = true;
                     let (user_ref, firm) = (message.user_ref, message.firm);
                     let answer = EnableOrderEntryResponse { at_ns: now_ns.into(), user_ref, firm };
-                    self.accounts[account].push(emit((&answer).into(), idx));
+                    self.accounts[account].push(&emit((&answer).into(), idx));
                 }
             }
             Inbound::AccountQuery(_) => {
                 self.counts.queries += 1;
                 let next_user_ref = self.accounts[account].next_number(idx).into();
                 let answer = AccountQueryResponse { at_ns: now_ns.into(), next_user_ref };
-                self.accounts[account].push(emit((&answer).into(), idx));
+                self.accounts[account].push(&emit((&answer).into(), idx));
             }
         }
         Ok(self.break_line())
@@ -111,7 +111,6 @@ impl Venue {
             cl_ord_id: order.cl_ord_id,
             aiq_strategy: options.aiq_strategy.unwrap_or(ouch::AiqStrategy(b' ')),
         };
-        self.accounts[account].orders.insert(key, entry);
         let fields = Fields {
             quantity: order.quantity.get(),
             price: order.price.get(),
@@ -127,10 +126,11 @@ impl Venue {
             Ok(admitted) => admitted,
             Err(reason) => {
                 let answer = rejected(key, order.cl_ord_id, reason, now_ns.into());
-                self.accounts[account].push(emit((&answer).into(), key.idx));
+                self.accounts[account].push(&emit((&answer).into(), key.idx));
                 return;
             }
         };
+        self.accounts[account].orders.insert(key, entry);
         let (owner, token) = (Owner(account as u32 + 1), key.token());
         let self_trade = options.self_trade(owner);
         let on_halt = self.accounts[account].settings().on_halt;
@@ -195,7 +195,7 @@ impl Venue {
         if let Err(reason) = self.admit_change(account, now_ns) {
             self.accounts[account].use_number(new);
             let answer = rejected(new, replace.cl_ord_id, reason, now_ns.into());
-            self.accounts[account].push(emit((&answer).into(), idx));
+            self.accounts[account].push(&emit((&answer).into(), idx));
             return;
         }
         let fields = Fields {
@@ -270,7 +270,7 @@ impl Venue {
             // The side alone changes, and the engine has nothing to tell.
             let (user_ref, side, quantity) = (key.number.into(), entry.side, state.leaves.into());
             let answer = OrderModified { at_ns: now_ns.into(), user_ref, side, quantity };
-            self.accounts[account].push(emit((&answer).into(), idx));
+            self.accounts[account].push(&emit((&answer).into(), idx));
             return;
         }
         self.accounts[account].modifying = Some(key);
@@ -290,6 +290,6 @@ impl Venue {
         }
         let (user_ref, firm, symbol) = (cancel.user_ref, cancel.firm, cancel.symbol);
         let answer = MassCancelResponse { at_ns: now_ns.into(), user_ref, firm, symbol };
-        self.accounts[account].push(emit((&answer).into(), idx));
+        self.accounts[account].push(&emit((&answer).into(), idx));
     }
 }

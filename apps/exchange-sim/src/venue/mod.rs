@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Without sockets and clock, so that a test plays a day in a moment: the same messages at the same
-//! times, with the same seed of faults, give the same bytes.
+//! times, with the same seed of faults, give the same bytes. What accounts were told long ago is in
+//! files, and of orders by OUCH that have ended those alone are known whose trades can be broken.
 
 mod account;
 mod answers;
@@ -21,6 +22,7 @@ mod faults;
 pub(crate) mod fix;
 mod flow;
 pub(crate) mod ilink3;
+mod message_log;
 mod named;
 mod operator;
 mod ouch42;
@@ -34,6 +36,7 @@ use matching_engine::{CancelReason, Capacity, Engine, Event, ItchView, Owner, Si
 pub use account::{Account, AccountSettings, VenueCounts};
 pub use copies::CopiesOf;
 pub use faults::{Fault, FaultPlan, FaultRule};
+pub use message_log::MessageLog;
 pub use named::{
     Answer, ChangeRequest, MassCancelRequest, NamedOrder, OrderRefusal, OrderRequest, OrderStatus, Protocol, Refused,
     Target, Told,
@@ -63,6 +66,8 @@ pub struct VenueSettings {
     pub accounts: Vec<AccountSettings>,
     /// Live orders at once, over all accounts. By default 65,536.
     pub orders: usize,
+    /// The newest trades, which can still be broken. By default 65,536.
+    pub trades: usize,
     /// Messages a second of one account that enter or change orders; those beyond are refused,
     /// cancels are not counted. By default none are.
     pub rate_max: Option<u32>,
@@ -77,7 +82,7 @@ impl VenueSettings {
     /// The defaults, for these instruments and accounts.
     pub fn new(listing: Vec<(Symbol, Price)>, accounts: Vec<AccountSettings>) -> Self {
         let faults = FaultPlan::default();
-        Self { listing, accounts, orders: 1 << 16, rate_max: None, house_shares: 0, faults }
+        Self { listing, accounts, orders: 1 << 16, trades: 1 << 16, rate_max: None, house_shares: 0, faults }
     }
 }
 
@@ -132,16 +137,16 @@ impl Sink for Streams<'_> {
 impl Venue {
     /// An exchange before its day; [`Venue::open`] begins it.
     pub fn new(settings: VenueSettings) -> Self {
-        let VenueSettings { listing, accounts, orders, rate_max, house_shares, faults } = settings;
+        let VenueSettings { listing, accounts, orders, trades, rate_max, house_shares, faults } = settings;
         let names: Vec<Symbol> = listing.iter().map(|&(symbol, _)| symbol).collect();
         let symbols = names.len() as u16;
-        let capacity = Capacity { symbols, orders, owners: accounts.len() + 1, ..Capacity::default() };
+        let capacity = Capacity { symbols, orders, owners: accounts.len() + 1, trades, ..Capacity::default() };
         Self {
             engine: Engine::new(capacity),
             locates: names.iter().copied().zip((1..).map(Locate)).collect(),
             view: ItchView::new(names),
             listing,
-            accounts: accounts.into_iter().map(Account::new).collect(),
+            accounts: accounts.into_iter().map(|account| Account::new(account, trades)).collect(),
             rate_max,
             house_shares,
             faults: Faults::new(faults),

@@ -74,7 +74,7 @@ mod flow;
 
 /// An account's answers in short: the type, the number, and what counts.
 fn story(venue: &Venue, account: usize) -> Vec<String> {
-    venue.accounts()[account].messages().iter().map(|message| short(message)).collect()
+    venue.accounts()[account].messages().since(0).unwrap().iter().map(|message| short(message)).collect()
 }
 
 fn short(message: &[u8]) -> String {
@@ -101,12 +101,15 @@ fn orders_of_two_accounts_trade_and_both_learn_the_same_match() {
     send!(venue, 1, enter(1, Side::BUY, 60, TEN));
     assert_eq!(story(&venue, 0), ["accepted 1 100", "executed 1 60 at 100000"]);
     assert_eq!(story(&venue, 1), ["accepted 1 60", "executed 1 60 at 100000"]);
-    let numbers = [0, 1].map(|account| match Outbound::parse(&venue.accounts()[account].messages()[1]).unwrap().0 {
-        Outbound::OrderExecuted(it) => it.match_number.get(),
-        other => panic!("{other:?}"),
+    let numbers = [0, 1].map(|account| {
+        match Outbound::parse(&venue.accounts()[account].messages().since(1).unwrap()[0]).unwrap().0 {
+            Outbound::OrderExecuted(it) => it.match_number.get(),
+            other => panic!("{other:?}"),
+        }
     });
     assert_eq!(numbers[0], numbers[1]);
-    assert_eq!(venue.accounts()[0].drop_copies(), &venue.accounts()[0].messages()[1..]);
+    let account = &venue.accounts()[0];
+    assert_eq!(account.drop_copies().since(0).unwrap(), account.messages().since(1).unwrap());
 }
 
 #[test]
@@ -181,9 +184,12 @@ fn modify_of_the_side_alone_is_answered_and_that_of_a_dead_order_changes_nothing
     let mut venue = venue(&[]);
     send!(venue, 0, enter(1, Side::SELL, 500, TEN));
     send!(venue, 0, ModifyOrder { user_ref: 1.into(), side: Side::SELL_SHORT, quantity: 500.into() });
+    // Its trade can be broken, so that it is known behind its end.
+    send!(venue, 1, enter(1, Side::BUY, 100, TEN));
     send!(venue, 0, CancelOrder { user_ref: 1.into(), quantity: 0.into() });
     send!(venue, 0, ModifyOrder { user_ref: 1.into(), side: Side::SELL, quantity: 500.into() });
-    assert_eq!(story(&venue, 0), ["accepted 1 500", "modified 1 500", "canceled 1 500 U"]);
+    let expected = ["accepted 1 500", "modified 1 500", "executed 1 100 at 100000", "canceled 1 400 U"];
+    assert_eq!(story(&venue, 0), expected);
     let key = account::Key { idx: 0, number: 1 };
     assert_eq!((venue.accounts[0].orders[&key].side, venue.counts().ignored), (Side::SELL_SHORT, 1));
 }
@@ -323,12 +329,37 @@ fn random_message(venue: &mut Venue, random: &mut Random, number: u32) {
 }
 
 #[test]
+fn orders_that_ended_are_known_while_a_trade_of_theirs_can_be_broken_and_no_longer() {
+    let trades = 4;
+    let accounts = ["ALICE", "BOB"].map(|user| AccountSettings::new(user, "SECRET").unwrap());
+    let settings = VenueSettings::new(vec![(STOCK, Price::from_cents(10_00))], accounts.to_vec());
+    let mut venue = Venue::new(VenueSettings { trades, ..settings });
+    venue.open(0);
+    for number in (1..80).step_by(2) {
+        send!(venue, 0, enter(number, Side::SELL, 100, TEN));
+        send!(venue, 1, enter(number, Side::BUY, 100, TEN));
+        // One that ends without a trade is known no longer than it lives.
+        let none = enter(number + 1, Side::BUY, 100, TEN);
+        send!(venue, 0, EnterOrder { time_in_force: TimeInForce::IMMEDIATE_OR_CANCEL, ..none });
+    }
+    let known = [0, 1].map(|account| venue.accounts()[account].orders.len());
+    assert!(known.iter().all(|&known| (trades..4 * trades).contains(&known)), "{known:?}");
+    for message in venue.accounts()[0].drop_copies().since(36).unwrap() {
+        let Outbound::OrderExecuted(it) = Outbound::parse(&message).unwrap().0 else { panic!("a trade") };
+        venue.operate(Command::Break(it.match_number.get()), 2_000).unwrap();
+        let broken = format!("broken {}", it.user_ref);
+        assert!([0, 1].iter().all(|&account| story(&venue, account).last() == Some(&broken)), "{broken}");
+    }
+}
+
+#[test]
 fn same_seed_gives_the_same_bytes_to_all() {
     for seed in 0..5 {
         let [(first, feed), (second, again)] = [(); 2].map(|()| random_day(seed));
         assert_eq!(feed, again);
         for account in [0, 1] {
-            assert_eq!(first.accounts()[account].messages(), second.accounts()[account].messages());
+            let [first, second] = [&first, &second].map(|it| it.accounts()[account].messages().since(0).unwrap());
+            assert_eq!(first, second);
         }
     }
 }
@@ -354,8 +385,8 @@ fn fills_of_accounts_and_house_are_the_volume_of_the_feed() {
         }
         let mut filled = BTreeMap::<u64, Vec<u64>>::new();
         for account in venue.accounts() {
-            for message in account.drop_copies() {
-                let Outbound::OrderExecuted(it) = Outbound::parse(message).unwrap().0 else { continue };
+            for message in account.drop_copies().since(0).unwrap() {
+                let Outbound::OrderExecuted(it) = Outbound::parse(&message).unwrap().0 else { continue };
                 filled.entry(it.match_number.get()).or_default().push(it.quantity.get().into());
             }
         }

@@ -1,6 +1,6 @@
 //! SoupBinTCP on the venue's side, and OUCH 5.0 over it.
 
-use exchange_sim::Effect;
+use exchange_sim::{Effect, MessageLog};
 use market::{Price, Side};
 use order_entry::ouch::v50::{Inbound, Outbound};
 use order_entry::ouch::{OrderState, OuchError, Side as OuchSide};
@@ -20,10 +20,13 @@ impl SimVenue {
         }
         line.out.extend_from_slice(output.written());
         let messages = self.messages();
-        while line.is_logged_in && line.position < messages.len() && line.out.len() < 4_096 {
+        while line.is_logged_in
+            && line.out.len() < 4_096
+            && let Some(message) = messages.get(line.position).expect("the file can be read")
+        {
             let mut room = [0; 256];
             let mut output = Output::new(&mut room);
-            line.soup.send(now_ns, &messages[line.position], &mut output).expect("there is room");
+            line.soup.send(now_ns, &message, &mut output).expect("there is room");
             line.out.extend_from_slice(output.written());
             line.position += 1;
         }
@@ -67,7 +70,7 @@ impl SimVenue {
     }
 
     /// The numbered messages of the account.
-    fn messages(&self) -> &[Vec<u8>] {
+    fn messages(&self) -> &MessageLog {
         let account = &self.venue.accounts()[TRADER];
         if self.protocol == Protocol::Ouch42 { account.messages_42() } else { account.messages() }
     }
@@ -84,7 +87,7 @@ impl SimVenue {
 
     /// The position and the open orders by the account's own messages.
     pub(super) fn count_ouch(&mut self) {
-        let messages = self.venue.accounts()[TRADER].messages()[self.counted..].to_vec();
+        let messages = self.venue.accounts()[TRADER].messages().since(self.counted).expect("the file can be read");
         self.counted += messages.len();
         for message in &messages {
             let Ok((message, _)) = Outbound::parse(message) else { continue };

@@ -24,7 +24,7 @@ impl SimVenue {
 
     /// The position and the open orders by the account's own messages.
     pub(super) fn count_ouch42(&mut self) {
-        let messages = self.venue.accounts()[TRADER].messages_42()[self.counted..].to_vec();
+        let messages = self.venue.accounts()[TRADER].messages_42().since(self.counted).expect("the file can be read");
         self.counted += messages.len();
         for message in &messages {
             let Ok(message) = Outbound::parse(message) else { continue };

@@ -16,6 +16,7 @@ use order_entry::ouch::{
 };
 
 use super::account::Key;
+use super::message_log::MessageLog;
 use super::{Effect, Venue};
 
 /// The index of these orders. The venue takes it of no client of 5.0.
@@ -38,7 +39,7 @@ pub(super) struct Orders42 {
     numbers: BTreeMap<Text<14>, u32>,
     /// By number, less one.
     details: Vec<Details>,
-    messages: Vec<Vec<u8>>,
+    messages: MessageLog,
 }
 
 impl Venue {
@@ -74,7 +75,7 @@ impl Venue {
 }
 
 impl Orders42 {
-    pub(super) fn messages(&self) -> &[Vec<u8>] {
+    pub(super) fn messages(&self) -> &MessageLog {
         &self.messages
     }
 
@@ -164,7 +165,7 @@ impl Orders42 {
     pub(super) fn push(&mut self, message: &v50::Outbound<'_>) {
         let mut bytes = [0; MESSAGE_LEN_MAX];
         if let Some(len) = self.translate(message, &mut bytes) {
-            self.messages.push(bytes[..len].to_vec());
+            self.messages.push(&bytes[..len]);
         }
     }
 

@@ -72,7 +72,7 @@ fn story(venue: &Venue, account: usize) -> Vec<String> {
         Outbound::BrokenTrade(it) => format!("broken {}", it.token),
         other => format!("{other:?}"),
     };
-    venue.accounts()[account].messages_42().iter().map(short).collect()
+    venue.accounts()[account].messages_42().since(0).unwrap().iter().map(short).collect()
 }
 
 #[test]

@@ -40,8 +40,8 @@ fn orders_before_the_open_trade_in_the_opening_cross() {
     assert_eq!(story(&venue, 0), ["accepted 1 500", "executed 1 300 at 100000"]);
     assert_eq!(story(&venue, 1), ["accepted 1 300", "executed 1 300 at 100000"]);
     for account in [0, 1] {
-        let Outbound::OrderExecuted(it) = Outbound::parse(&venue.accounts()[account].drop_copies()[0]).unwrap().0
-        else {
+        let copy = venue.accounts()[account].drop_copies().get(0).unwrap().unwrap();
+        let Outbound::OrderExecuted(it) = Outbound::parse(&copy).unwrap().0 else {
             panic!("account {account} has no copy")
         };
         assert_eq!((it.liquidity.0, it.match_number.get()), (b'O', 1));
