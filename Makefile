@@ -35,8 +35,9 @@ LIVE ?= --seed 1 --rate 100k --seconds 2 --pack-wait 50 --loss 1% --reorder 0.5%
 DEVICE ?= af_xdp
 # How long the trading demo trades.
 TRADE_SECONDS ?= 5
-# How long the soak trades. At 5,000 orders a second the exchange keeps some gigabytes an hour, because
-# it can send each answer again, and the journal is one gigabyte for each 400 seconds.
+# How long the soak trades. At 5,000 orders a second the journal is one gigabyte for each 400 seconds,
+# and the exchange writes half of that to a file without a name in TMPDIR, because it can send each
+# answer again.
 TRADE_SOAK_SECONDS ?= 3600
 # 2 MiB pages for the demo's pool. As root they are reserved; without them the library falls back
 # and says what it costs.
@@ -189,7 +190,7 @@ soak: root tools ## as root: 10,000 cases of each property; SOAK_FRAMES=10000000
 	PROPTEST_CASES=$(SOAK_CASES) cargo test --release -p wirepath -p wirepath-market -p wirepath-order-entry -p wirepath-matching-engine -p wirepath-sockets --lib
 	PROPTEST_CASES=$(SOAK_CASES) cargo test --release -p wirepath-rdma --lib
 	cargo build --profile demo -p exchange-sim -p order-gateway
-	TRADE_FLOW=100k TRADE_SYMBOLS=8 TRADE_ORDERS=5000 scripts/demo-trade $(DEMO) $(TRADE_SOAK_SECONDS)
+	TRADE_FLOW=100k TRADE_SYMBOLS=64 TRADE_ORDERS=5000 scripts/demo-trade $(DEMO) $(TRADE_SOAK_SECONDS)
 	cargo build --release -p wirepath-tests --bin soak
 	SOAK_FRAMES=$(SOAK_FRAMES) $(TARGET)/release/soak
 	MLX5_SOAK_FRAMES=$(MLX5_SOAK_FRAMES) cargo test --release -p wirepath-tests --test mlx5_soak -- --nocapture --test-threads 1

@@ -137,6 +137,8 @@ fn packet_lost_on_both_lines_hurts_the_one_book_that_it_was_about() {
     let summary = replay(&day(), &[3], &[3]);
     assert_eq!(summary["channels"][0]["gap_ranges"], json!([[3, 3]]));
     assert_eq!(numbers(&summary, ["channels.0.books.instruments", "channels.0.books.stale"]), [2, 1]);
+    assert_eq!(summary["channels"][0]["books"]["own_counts"], json!({ "hurt": 1, "lost_updates": 1 }));
+    assert_eq!(summary["books"]["own_counts"], json!({ "hurt": 1, "lost_updates": 1 }));
     assert_eq!(top(&summary, PETR)[2], true);
     assert_eq!(top(&summary, VALE), json!(["59.0000", "63.0000", false]));
 }

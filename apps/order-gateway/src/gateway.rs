@@ -4,7 +4,7 @@ use order_entry::journal::JournalMemory;
 use order_entry::risk::Market;
 use order_entry::session::{SessionError, VenueSession};
 
-use crate::core::{Core, Told};
+use crate::core::{Core, StrategyEvent};
 use crate::drop_copy::Difference;
 use crate::latency::Latency;
 use crate::orders::Orders;
@@ -67,9 +67,9 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
         while let Some(told) = self.core.receive(now_ns, &mut input)? {
             let orders = &mut Orders { core: &mut self.core, now_ns, latency: None };
             match told {
-                Told::Order(events) => events.iter().for_each(|event| self.strategy.on_order(event, orders)),
-                Told::Open => self.strategy.on_session(true, orders),
-                Told::Nothing => (),
+                StrategyEvent::Order(events) => events.iter().for_each(|event| self.strategy.on_order(event, orders)),
+                StrategyEvent::SessionOpen => self.strategy.on_session_open(orders),
+                StrategyEvent::None => (),
             }
         }
         Ok(())
@@ -90,7 +90,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
         if let Some(latency) = &mut self.latency {
             latency.line_opened(false);
         }
-        self.strategy.on_session(false, &mut Orders { core: &mut self.core, now_ns, latency: None });
+        self.strategy.on_session_closed(&mut Orders { core: &mut self.core, now_ns, latency: None });
     }
 
     /// The kill switch, the session's heartbeats and the strategy's timer. Call it in each turn.

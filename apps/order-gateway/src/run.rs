@@ -184,7 +184,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         if self.hand_over(report) {
             return Turn::HandedOver;
         }
-        self.mind_disk(report);
+        self.check_disk(report);
         self.reconcile(report);
         while let Some(notice) = self.gateway.core_mut().take_notice() {
             report(&notice.to_string());
@@ -230,7 +230,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
 
     /// A disk that takes the journal no more stops orders, also those that a person arms later:
     /// what is sent would be in no journal after a power cut.
-    fn mind_disk(&mut self, report: &mut impl FnMut(&str)) {
+    fn check_disk(&mut self, report: &mut impl FnMut(&str)) {
         let core = self.gateway.core_mut();
         if core.risk().is_armed() && self.sync.as_ref().is_some_and(TimedSync::has_failed) {
             core.disarm(self.host.now_ns());

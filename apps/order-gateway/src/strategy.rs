@@ -43,9 +43,15 @@ pub trait Strategy {
         let _ = (event, orders);
     }
 
-    /// The session may take orders from now on, or may no more.
-    fn on_session(&mut self, is_open: bool, orders: &mut Orders<'_>) {
-        let _ = (is_open, orders);
+    /// The session takes orders from now on.
+    fn on_session_open(&mut self, orders: &mut Orders<'_>) {
+        let _ = orders;
+    }
+
+    /// The connection is gone: no order passes until the session is open again. Those that live do
+    /// so at the venue, unless it cancels them.
+    fn on_session_closed(&mut self, orders: &mut Orders<'_>) {
+        let _ = orders;
     }
 
     /// The timer that [`Orders::set_timer`] set is due.

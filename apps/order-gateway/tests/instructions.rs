@@ -82,6 +82,25 @@ fn market_order_without_a_reference_price_is_refused_by_the_limits_name() {
     assert_eq!(gateway.core().risk().position(STOCK), Some(0));
 }
 
+/// Venues take it so: what is left of the order is shown.
+#[test]
+fn replace_below_the_shares_that_an_iceberg_shows_shows_all_and_a_greater_one_shows_them_again() {
+    let (mut gateway, mut venue) = trading(Instructions { display: Display::Shares(40), ..PLAIN });
+    gateway.on_book(&book(100, SECOND));
+    venue.pump(&mut gateway, SECOND);
+    venue.accept(0, SECOND);
+    venue.pump(&mut gateway, SECOND);
+    for (id, qty, shown) in [(1, 30, 30), (2, 100, 40)] {
+        gateway.strategy_mut().replace = Some(id);
+        gateway.on_book(&book(qty, SECOND + id));
+        let bytes = gateway.core().to_send();
+        // The value of the option is at the message's end.
+        assert_eq!(bytes.last_chunk(), Some(&u32::to_be_bytes(shown)), "{qty}: {}", bytes.escape_ascii());
+        venue.pump(&mut gateway, SECOND + id);
+    }
+    assert_eq!(gateway.strategy().ids, [1, 2, 3]);
+}
+
 #[test]
 fn market_order_is_not_replaced() {
     let (mut gateway, mut venue) = trading(MARKET_ON_CLOSE);

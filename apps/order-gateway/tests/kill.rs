@@ -261,6 +261,27 @@ fn strategy_that_is_stopped_has_no_orders_and_others_trade_on_also_after_a_resta
     assert_eq!(canceled(&again), [3]);
 }
 
+#[test]
+fn each_order_of_a_strategy_that_is_stopped_has_its_cancel_however_little_room_the_line_has() {
+    let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
+    let core = Core::new(with_strategies(&KillSwitch::new()), Line::new(), journal);
+    let mut gateway = Gateway::new(Buyer::default(), core);
+    gateway.core_mut().arm(SECOND);
+    for id in 1..=3 {
+        assert_eq!(order(&mut gateway, 1, 10, id * SECOND), Ok(id));
+        say(&mut gateway, id, VenueEvent::Accepted { venue_id: 900 + id }, id * SECOND);
+    }
+    gateway.core_mut().session_mut().room = 0;
+    gateway.core_mut().kill_strategy(StrategyIdx(1), 4 * SECOND);
+    for turn in 1..=3 {
+        gateway.core_mut().session_mut().room = 1;
+        gateway.tick(4 * SECOND + turn * MS).unwrap();
+        // The venue refuses each, so that its order could be canceled again at once.
+        say(&mut gateway, turn, VenueEvent::CancelRefused { reason: 7 }, 4 * SECOND + turn * MS);
+    }
+    assert_eq!(canceled(&gateway), [1, 2, 3]);
+}
+
 /// Its position is another one as soon as a section is put before it, or taken away.
 #[test]
 fn strategy_that_is_stopped_is_found_by_its_name_wherever_it_stands_after_a_restart() {

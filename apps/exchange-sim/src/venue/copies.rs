@@ -11,7 +11,7 @@ use order_entry::fix::orders::{ExecTransType, ExecType, ExecutionReport, OrdStat
 use order_entry::fix::session::Version;
 
 use super::fix::{average, exec_id, shares};
-use super::named::{Answer, NamedOrder, Protocol, Told};
+use super::named::{Answer, AnswerKind, NamedOrder, Protocol};
 
 /// Whose trades are copied: those of orders by this protocol. OUCH 5.0 has a drop copy of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,15 +78,15 @@ impl TradeCopy {
     /// Of an answer by a protocol whose clients name their orders; none where it is no trade.
     pub(super) fn of_answer(protocol: Protocol, answer: &Answer) -> Option<Self> {
         let order: &NamedOrder = answer.order.as_ref()?;
-        let (qty, price, exec_ref_id) = match answer.told {
-            Told::Executed { qty, price, .. } => (qty, price, None),
-            Told::Broken { qty, price, match_number, fill } => {
+        let (qty, price, exec_ref_id) = match answer.kind {
+            AnswerKind::Executed { qty, price, .. } => (qty, price, None),
+            AnswerKind::Broken { qty, price, match_number, fill } => {
                 (qty, price, Some(name_of(protocol, fill.unwrap_or(0), match_number)))
             }
             _ => return None,
         };
-        let exec_id = match answer.told {
-            Told::Executed { match_number, .. } => name_of(protocol, answer.number, match_number),
+        let exec_id = match answer.kind {
+            AnswerKind::Executed { match_number, .. } => name_of(protocol, answer.number, match_number),
             _ => answer.number.to_string(),
         };
         Some(Self {

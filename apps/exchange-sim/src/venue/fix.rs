@@ -14,8 +14,8 @@ use order_entry::ouch;
 
 use super::boe::Times;
 use super::named::{
-    Answer, ChangeRequest, MassCancelRequest, NamedOrder, OrderRefusal, OrderRequest, OrderStatus, Protocol, Refused,
-    Target, Told,
+    Answer, AnswerKind, ChangeRequest, MassCancelRequest, NamedOrder, OrderRefusal, OrderRequest, OrderStatus,
+    Protocol, Refused, Target,
 };
 use super::{Effect, Venue};
 
@@ -272,11 +272,11 @@ fn symbol_of(text: &[u8]) -> Symbol {
 
 /// MsgType (35) of an answer; none where FIX has no words for it.
 pub(crate) const fn msg_type(answer: &Answer) -> Option<&'static str> {
-    match answer.told {
+    match answer.kind {
         // FIX tells no new time of an order.
-        Told::Refreshed { .. } => None,
-        Told::MassCanceled { .. } | Told::Refused(Refused::MassCancel, _) => Some("r"),
-        Told::Refused(..) => Some("9"),
+        AnswerKind::Refreshed { .. } => None,
+        AnswerKind::MassCanceled { .. } | AnswerKind::Refused(Refused::MassCancel, _) => Some("r"),
+        AnswerKind::Refused(..) => Some("9"),
         _ => Some("8"),
     }
 }
@@ -284,10 +284,10 @@ pub(crate) const fn msg_type(answer: &Answer) -> Option<&'static str> {
 /// Writes the fields of an answer behind the header, in the words of a version; `utc_ns` is
 /// TransactTime.
 pub(crate) fn write(answer: &Answer, version: Version, utc_ns: u64, out: &mut Writer<'_>) {
-    match (answer.told, &answer.order) {
-        (Told::MassCanceled { count }, _) => mass_cancel_report(answer, Ok(count)).write(out),
-        (Told::Refused(Refused::MassCancel, reason), _) => mass_cancel_report(answer, Err(reason)).write(out),
-        (Told::Refused(refused, reason), _) => write_refusal(answer, refused, reason, utc_ns, out),
+    match (answer.kind, &answer.order) {
+        (AnswerKind::MassCanceled { count }, _) => mass_cancel_report(answer, Ok(count)).write(out),
+        (AnswerKind::Refused(Refused::MassCancel, reason), _) => mass_cancel_report(answer, Err(reason)).write(out),
+        (AnswerKind::Refused(refused, reason), _) => write_refusal(answer, refused, reason, utc_ns, out),
         (_, Some(order)) => write_execution(answer, order, version, utc_ns, out),
         // All others are about an order.
         (_, None) => {}
@@ -336,20 +336,20 @@ fn write_refusal(answer: &Answer, refused: Refused, reason: OrderRefusal, utc_ns
 
 fn write_execution(answer: &Answer, order: &NamedOrder, version: Version, utc_ns: u64, out: &mut Writer<'_>) {
     let status = ord_status(order.status);
-    let (exec_type, exec_trans_type) = exec_type_of(answer.told, order, version, status);
-    let (exec_id, exec_ref_id, last) = match answer.told {
-        Told::Executed { qty, price, match_number, .. } => {
+    let (exec_type, exec_trans_type) = exec_type_of(answer.kind, order, version, status);
+    let (exec_id, exec_ref_id, last) = match answer.kind {
+        AnswerKind::Executed { qty, price, match_number, .. } => {
             (exec_id(answer.number, match_number), None, Some((qty, price)))
         }
-        Told::Broken { qty, price, match_number, fill } => {
+        AnswerKind::Broken { qty, price, match_number, fill } => {
             let exec_ref_id = fill.map(|number| exec_id(number, match_number));
             (answer.number.to_string(), exec_ref_id, Some((qty, price)))
         }
         _ => (answer.number.to_string(), None, None),
     };
-    let text = match answer.told {
-        Told::Canceled { reason, .. } => ouch::CancelReason(reason.letter()).name().unwrap_or("canceled"),
-        Told::Rejected(reason) => reason.text(),
+    let text = match answer.kind {
+        AnswerKind::Canceled { reason, .. } => ouch::CancelReason(reason.letter()).name().unwrap_or("canceled"),
+        AnswerKind::Rejected(reason) => reason.text(),
         _ => "",
     };
     let order_id = named(order.order_id);
@@ -375,7 +375,7 @@ fn write_execution(answer: &Answer, order: &NamedOrder, version: Version, utc_ns
         text: Some(text.as_bytes()).filter(|text| !text.is_empty()),
         time_in_force: Some(echo.time_in_force),
         transact_time: Some(Utc(utc_ns)),
-        ord_rej_reason: if let Told::Rejected(reason) = answer.told { Some(reject_code(reason)) } else { None },
+        ord_rej_reason: if let AnswerKind::Rejected(reason) = answer.kind { Some(reject_code(reason)) } else { None },
         exec_type,
         leaves_qty: shares(order.leaves),
         exec_restatement_reason: (exec_type == ExecType::Restated).then_some(RESTATED_BY_DECLINE),
@@ -385,20 +385,20 @@ fn write_execution(answer: &Answer, order: &NamedOrder, version: Version, utc_ns
 
 /// ExecType (150), and ExecTransType (20) where the version has it.
 fn exec_type_of(
-    told: Told,
+    kind: AnswerKind,
     order: &NamedOrder,
     version: Version,
     status: OrdStatus,
 ) -> (ExecType, Option<ExecTransType>) {
-    let kind = match told {
-        Told::Executed { .. } => ExecType::Trade,
-        Told::Broken { .. } => ExecType::TradeCancel,
-        Told::Rejected(_) => ExecType::Rejected,
-        Told::Replaced => ExecType::Replaced,
-        Told::Status => ExecType::OrderStatus,
-        Told::Canceled { .. } if order.leaves > 0 => ExecType::Restated,
-        Told::Canceled { .. } if order.status == OrderStatus::Expired => ExecType::Expired,
-        Told::Canceled { .. } => ExecType::Canceled,
+    let kind = match kind {
+        AnswerKind::Executed { .. } => ExecType::Trade,
+        AnswerKind::Broken { .. } => ExecType::TradeCancel,
+        AnswerKind::Rejected(_) => ExecType::Rejected,
+        AnswerKind::Replaced => ExecType::Replaced,
+        AnswerKind::Status => ExecType::OrderStatus,
+        AnswerKind::Canceled { .. } if order.leaves > 0 => ExecType::Restated,
+        AnswerKind::Canceled { .. } if order.status == OrderStatus::Expired => ExecType::Expired,
+        AnswerKind::Canceled { .. } => ExecType::Canceled,
         _ => ExecType::New,
     };
     match (version, kind) {

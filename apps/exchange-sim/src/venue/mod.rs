@@ -38,8 +38,8 @@ pub use copies::CopiesOf;
 pub use faults::{Fault, FaultPlan, FaultRule};
 pub use message_log::MessageLog;
 pub use named::{
-    Answer, ChangeRequest, MassCancelRequest, NamedOrder, OrderRefusal, OrderRequest, OrderStatus, Protocol, Refused,
-    Target, Told,
+    Answer, AnswerKind, ChangeRequest, MassCancelRequest, NamedOrder, OrderRefusal, OrderRequest, OrderStatus,
+    Protocol, Refused, Target,
 };
 pub use operator::{Command, Which};
 

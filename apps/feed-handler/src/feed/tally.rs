@@ -80,6 +80,8 @@ pub struct BooksTally {
     pub unconfirmed: usize,
     /// Their counts.
     pub counts: BookCounts,
+    /// The counts that their kind alone has, by name.
+    pub own_counts: Vec<(&'static str, u64)>,
     /// Best bid and offer of the requested ones.
     pub tops: Vec<Top>,
 }
@@ -177,12 +179,15 @@ fn books_tally(books: &impl Books, tops: Tops) -> BooksTally {
             all().filter(two_sided).chain(all().filter(|top| is_priced(top) && !two_sided(top))).take(count).collect()
         }
     };
+    let mut own_counts = Vec::new();
+    books.own_counts(|name, count| own_counts.push((name, count)));
     BooksTally {
         instruments: books.len(),
         two_sided: all().filter(two_sided).count(),
         stale: all().filter(|top| top.stale).count(),
         unconfirmed: (0..books.len() as u32).filter(|&idx| books.is_unconfirmed(BookIdx(idx))).count(),
         counts: *books.counts(),
+        own_counts,
         tops: wanted,
     }
 }

@@ -1,5 +1,7 @@
 //! The parts of a summary for each channel: its lines, its books, and the latency of its packets.
 
+use std::collections::BTreeMap;
+
 use market::{BookCounts, TopOfBook};
 use serde::Serialize;
 
@@ -141,6 +143,10 @@ pub struct BooksSummary {
     pub beyond_size: u64,
     /// Refused for want of memory: orders, price levels, instruments.
     pub refused: u64,
+    /// What books alone count that heal one by one (CME, B3), where it is not 0: updates of theirs
+    /// that are missing, times that one was hurt and healed, snapshots that were not believed.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub own_counts: BTreeMap<&'static str, u64>,
     /// Best bid and offer of the requested instruments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tops: Vec<TopSummary>,
@@ -282,6 +288,7 @@ impl BooksSummary {
             empty_orders,
             beyond_size,
             refused: orders_full + levels_full + books_full,
+            own_counts: tally.own_counts.iter().copied().filter(|&(_, count)| count > 0).collect(),
             tops: tally.tops.iter().map(TopSummary::new).collect(),
         }
     }
@@ -297,6 +304,7 @@ impl BooksSummary {
         self.empty_orders += other.empty_orders;
         self.beyond_size += other.beyond_size;
         self.refused += other.refused;
+        other.own_counts.iter().for_each(|(name, count)| *self.own_counts.entry(name).or_default() += count);
         self
     }
 }

@@ -243,6 +243,9 @@ impl Summary {
                 facts.push(format!("{} {what}", grouped(count)));
             }
         }
+        facts.extend(
+            books.own_counts.iter().map(|(name, &count)| format!("{} {}", grouped(count), name.replace('_', " "))),
+        );
         writeln!(f, "  {}", facts.join(", "))?;
         if books.refused > 0 {
             let refused = grouped(books.refused);

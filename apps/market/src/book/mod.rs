@@ -153,6 +153,12 @@ pub trait Books {
     /// The counts of events.
     fn counts(&self) -> &BookCounts;
 
+    /// Gives `each` the counts that books of this kind alone have, with their names. None by
+    /// default.
+    fn own_counts(&self, each: impl FnMut(&'static str, u64)) {
+        let _ = each;
+    }
+
     /// Parts that a walk over the resting orders takes one by one, while the books go on changing:
     /// an order stays in its part for as long as it rests. 0 for books that keep no orders.
     fn order_parts(&self) -> usize {

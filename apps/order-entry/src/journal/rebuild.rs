@@ -131,7 +131,7 @@ impl Rebuild {
                 true
             }
             Entry::Strategy { name, strategy, is_stopped } => {
-                self.stop_strategy(name, strategy, is_stopped, gate);
+                self.strategy(name, strategy, is_stopped, gate);
                 true
             }
             Entry::Gap => {
@@ -155,11 +155,13 @@ impl Rebuild {
 
     /// The strategy is found by its name. Where the journal has none, or the run has none,
     /// positions hold; limits that have no such position refuse its orders by themselves.
-    fn stop_strategy(&mut self, name: StrategyName, at: StrategyIdx, is_stopped: bool, gate: &mut RiskGate) {
+    fn strategy(&mut self, name: StrategyName, at: StrategyIdx, is_stopped: bool, gate: &mut RiskGate) {
+        let mut set = |at| if is_stopped { gate.stop_strategy(at) } else { gate.resume_strategy(at) };
+        // One that has no limits needs no stop.
         if name == NO_NAME || self.strategies.is_empty() {
-            gate.stop_strategy(at, is_stopped);
+            _ = set(at);
         } else if let Some(place) = self.strategies.iter().position(|own| *own == name) {
-            gate.stop_strategy(StrategyIdx(place as u16), is_stopped);
+            _ = set(StrategyIdx(place as u16));
         } else {
             self.stopped_others.retain(|other| *other != name);
             self.stopped_others.extend(is_stopped.then_some(name));

@@ -246,18 +246,27 @@ impl<M: JournalMemory> OrderManager<M> {
         }
     }
 
-    /// Stops a strategy, or lets it go on: see [`RiskGate::stop_strategy`]. A stop is on the disk
-    /// when this returns, as a throw of the kill switch is. False, and nothing happens, where the
-    /// strategy has no limits.
-    pub fn stop_strategy(&mut self, strategy: StrategyIdx, is_stopped: bool, now_ns: u64) -> bool {
-        if !self.gate.stop_strategy(strategy, is_stopped) {
+    /// Stops a strategy: see [`RiskGate::stop_strategy`]. The stop is on the disk when this returns,
+    /// as a throw of the kill switch is. False, and nothing happens, where the strategy has no
+    /// limits.
+    pub fn stop_strategy(&mut self, strategy: StrategyIdx, now_ns: u64) -> bool {
+        if !self.gate.stop_strategy(strategy) {
             return false;
         }
-        self.note(&Entry::Strategy { name: self.strategy_name(strategy), strategy, is_stopped }, now_ns);
-        if is_stopped && self.journal.memory().sync(self.journal.end()).is_err() {
+        self.note(&Entry::Strategy { name: self.strategy_name(strategy), strategy, is_stopped: true }, now_ns);
+        if self.journal.memory().sync(self.journal.end()).is_err() {
             self.alarms += 1;
         }
         true
+    }
+
+    /// Lets a strategy that was stopped go on. False, and nothing happens, where it has no limits.
+    pub fn resume_strategy(&mut self, strategy: StrategyIdx, now_ns: u64) -> bool {
+        let is_known = self.gate.resume_strategy(strategy);
+        if is_known {
+            self.note(&Entry::Strategy { name: self.strategy_name(strategy), strategy, is_stopped: false }, now_ns);
+        }
+        is_known
     }
 
     /// The name of a strategy; [`NO_NAME`] where it has none.

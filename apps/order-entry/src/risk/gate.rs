@@ -111,11 +111,15 @@ impl RiskGate {
         self.kill.throws() == self.armed_for
     }
 
-    /// Refuses the orders and replaces of one strategy from now on, or takes them again; cancels
-    /// pass. Neither the kill switch nor the arming of the gate changes it. False where the
-    /// strategy has no limits.
-    pub fn stop_strategy(&mut self, strategy: StrategyIdx, is_stopped: bool) -> bool {
-        self.levels.stop(strategy, is_stopped)
+    /// Refuses the orders and replaces of one strategy from now on; cancels pass. Neither the kill
+    /// switch nor the arming of the gate changes it. False where the strategy has no limits.
+    pub fn stop_strategy(&mut self, strategy: StrategyIdx) -> bool {
+        self.levels.set_stopped(strategy, true)
+    }
+
+    /// Takes the orders of one strategy again. False where the strategy has no limits.
+    pub fn resume_strategy(&mut self, strategy: StrategyIdx) -> bool {
+        self.levels.set_stopped(strategy, false)
     }
 
     /// The strategies that are stopped. For people: costs a look at each.

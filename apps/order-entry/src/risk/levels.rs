@@ -100,7 +100,7 @@ impl Levels {
     }
 
     /// Stops a strategy, or lets it go on. Whether there is one with limits.
-    pub(super) fn stop(&mut self, strategy: StrategyIdx, is_stopped: bool) -> bool {
+    pub(super) fn set_stopped(&mut self, strategy: StrategyIdx, is_stopped: bool) -> bool {
         let of = self.strategies.get_mut(usize::from(strategy.0));
         of.map(|of| of.is_stopped = is_stopped).is_some()
     }

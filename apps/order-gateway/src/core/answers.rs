@@ -11,20 +11,20 @@ use crate::drop_copy::Trade;
 /// What a strategy is told of one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "a box would allocate with each answer")]
-pub(crate) enum Told {
+pub(crate) enum StrategyEvent {
     /// Events of one order, in order.
     Order(OrderEvents),
     /// The session takes orders from now on.
-    Open,
+    SessionOpen,
     /// Nothing.
-    Nothing,
+    None,
 }
 
 impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// A connection was made.
     pub fn connected(&mut self, now_ns: u64) -> Result<(), SessionError> {
         let connected = self.session.connected(now_ns);
-        self.mind_gap(&connected, now_ns);
+        self.handle_gap(&connected, now_ns);
         self.mark_numbers(now_ns);
         connected
     }
@@ -38,14 +38,14 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// Heartbeats and timeouts of the session.
     pub fn tick_session(&mut self, now_ns: u64) -> Result<(), SessionError> {
         let ticked = self.session.tick(now_ns);
-        self.mind_gap(&ticked, now_ns);
+        self.handle_gap(&ticked, now_ns);
         self.mark_numbers(now_ns);
         ticked
     }
 
     /// An error by which one side does not know what the other has stops orders at once: the next
     /// login, which tells it too, may be one of another process.
-    fn mind_gap<T>(&mut self, result: &Result<T, SessionError>, now_ns: u64) {
+    fn handle_gap<T>(&mut self, result: &Result<T, SessionError>, now_ns: u64) {
         if result.as_ref().is_err_and(SessionError::is_gap) {
             self.manager.gap(now_ns);
             self.notice(Notice::Gap);
@@ -53,16 +53,16 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     }
 
     /// Takes one message from the front of `input`; `None` where it is used up.
-    pub(crate) fn receive(&mut self, now_ns: u64, input: &mut &[u8]) -> Result<Option<Told>, SessionError> {
+    pub(crate) fn receive(&mut self, now_ns: u64, input: &mut &[u8]) -> Result<Option<StrategyEvent>, SessionError> {
         let received = self.session.receive(now_ns, input);
-        self.mind_gap(&received, now_ns);
+        self.handle_gap(&received, now_ns);
         let told = received.map(|event| event.map(|event| self.take(&event, now_ns)));
         // Behind the event, so that a restart does not pass it over.
         self.mark_numbers(now_ns);
         told
     }
 
-    fn take(&mut self, event: &SessionEvent, now_ns: u64) -> Told {
+    fn take(&mut self, event: &SessionEvent, now_ns: u64) -> StrategyEvent {
         match event {
             SessionEvent::LoggedIn { mark, is_gap } => {
                 self.manager.logged_in(mark, *is_gap, now_ns);
@@ -70,7 +70,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
                     self.notice(Notice::Gap);
                 }
                 self.marked_id = mark.next_id;
-                Told::Nothing
+                StrategyEvent::None
             }
             SessionEvent::Message { number, message } => {
                 let was_armed = self.manager.risk().is_armed();
@@ -84,7 +84,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
                     }
                 }
                 for event in &events {
-                    self.mind_refusal(event);
+                    self.record_refusal(event);
                     self.book(event, now_ns);
                 }
                 self.watch_mass_cancel(message);
@@ -96,24 +96,24 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
                         }
                         // Likewise those of a strategy that is stopped.
                         self.stopped.begin();
-                        Told::Open
+                        StrategyEvent::SessionOpen
                     }
-                    _ if events.is_empty() => Told::Nothing,
-                    _ => Told::Order(events),
+                    _ if events.is_empty() => StrategyEvent::None,
+                    _ => StrategyEvent::Order(events),
                 }
             }
             SessionEvent::Unread { number } => {
                 self.manager.unread(*number, self.session.unread(), now_ns);
                 self.counts.unread += 1;
                 self.notice(Notice::Unread { number: *number });
-                Told::Nothing
+                StrategyEvent::None
             }
             SessionEvent::Ended => {
                 let next_id = self.session.next_id();
                 self.manager.mark(&SessionMark { next_id, ..SessionMark::default() }, now_ns);
-                Told::Nothing
+                StrategyEvent::None
             }
-            _ => Told::Nothing,
+            _ => StrategyEvent::None,
         }
     }
 

@@ -82,7 +82,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
 
     /// Marks when a thrown switch was seen, and since when the session is open for its cancels.
     /// Says once that the switch cannot end the connection.
-    pub(super) fn mind_killed_line(&mut self, now_ns: u64) {
+    pub(super) fn track_kill(&mut self, now_ns: u64) {
         if !self.mass_cancel.is_killed {
             return;
         }

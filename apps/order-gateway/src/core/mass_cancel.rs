@@ -99,7 +99,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             self.stay_killed(Killed { since_ns, cause });
             self.manager.killed(cause, now_ns);
         }
-        self.mind_killed_line(now_ns);
+        self.track_kill(now_ns);
         if self.manager.orders().live_count() > 0 {
             self.mass_cancel.repeat(now_ns, self.answer_timeout_ns);
         }

@@ -24,7 +24,7 @@ use self::mass_cancel::MassCancel;
 use self::stopped::StoppedCancels;
 use crate::drop_copy::{Difference, Reconciler, Trade};
 
-pub(crate) use answers::Told;
+pub(crate) use answers::StrategyEvent;
 pub use hang_up::KillLine;
 pub(crate) use hang_up::LineDuty;
 pub use notice::Notice;

@@ -44,7 +44,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     }
 
     /// Keeps a refusal for whoever asks.
-    pub(super) fn mind_refusal(&mut self, event: &OrderEvent) {
+    pub(super) fn record_refusal(&mut self, event: &OrderEvent) {
         if event.event.is_refusal() && event.outcome.slot.is_some() && !event.outcome.is_duplicate {
             self.counts.refused_by_venue += 1;
             let codes = self.session.reason_codes();

@@ -3,7 +3,7 @@
 use market::Price;
 use order_entry::Refusal;
 use order_entry::journal::JournalMemory;
-use order_entry::orders::{Instructions, OrderField, OrderKey, OrderType};
+use order_entry::orders::{Display, Instructions, OrderField, OrderKey, OrderType};
 use order_entry::risk::NewOrder;
 use order_entry::session::{OrderTerms, VenueSession, WireOrder, WireTarget};
 
@@ -69,12 +69,16 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     }
 
     /// What a replace of the order in `slot` by one of `qty` shares says besides: what the order
-    /// said. One that has no price cannot be given another.
+    /// said. One that is smaller than what it showed shows all. One that has no price cannot be
+    /// given another.
     fn replaced_instructions(&self, slot: usize, qty: u32) -> Result<Instructions, Refusal> {
         let order = self.manager.orders().get(slot).ok_or(Refusal::Unknown)?;
-        let instructions = *order.instructions();
+        let mut instructions = *order.instructions();
         if instructions.order_type == OrderType::Market {
             return Err(Refusal::Contradiction(OrderField::OrderType));
+        }
+        if let Display::Shares(shown) = &mut instructions.display {
+            *shown = qty.min(*shown);
         }
         match instructions.contradiction(qty) {
             Some(field) => Err(Refusal::Contradiction(field)),

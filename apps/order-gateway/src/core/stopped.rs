@@ -21,10 +21,15 @@ pub(super) struct StoppedCancels {
     pause_ns: u64,
     /// They were canceled before.
     is_again: bool,
+    /// Slots below have had their turn: a line without room goes on here, so that none is passed
+    /// over for ever.
+    next: usize,
+    /// An order of theirs lives in one of those slots.
+    lives: bool,
 }
 
 impl StoppedCancels {
-    pub(super) const NONE: Self = Self { due_ns: None, pause_ns: PAUSE_NS, is_again: false };
+    pub(super) const NONE: Self = Self { due_ns: None, pause_ns: PAUSE_NS, is_again: false, next: 0, lives: false };
 
     /// Orders of theirs may live.
     pub(super) const fn begin(&mut self) {
@@ -33,6 +38,7 @@ impl StoppedCancels {
 
     const fn repeat(&mut self, now_ns: u64) {
         (self.due_ns, self.is_again) = (Some(now_ns.saturating_add(self.pause_ns)), true);
+        (self.next, self.lives) = (0, false);
         self.pause_ns = if self.pause_ns < PAUSE_MAX_NS { 2 * self.pause_ns } else { PAUSE_MAX_NS };
     }
 }
@@ -42,7 +48,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// session takes it, past the rates of the gate, also after a restart, until
     /// [`Core::arm_strategy`]. Others trade on. False where the strategy has no limits.
     pub fn kill_strategy(&mut self, strategy: StrategyIdx, now_ns: u64) -> bool {
-        let is_stopped = self.manager.stop_strategy(strategy, true, now_ns);
+        let is_stopped = self.manager.stop_strategy(strategy, now_ns);
         if is_stopped {
             self.stopped.begin();
             self.poll_stopped(now_ns);
@@ -53,7 +59,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// Lets a strategy that was stopped trade again, where the gate is armed. False where it has no
     /// limits.
     pub fn arm_strategy(&mut self, strategy: StrategyIdx, now_ns: u64) -> bool {
-        self.manager.stop_strategy(strategy, false, now_ns)
+        self.manager.resume_strategy(strategy, now_ns)
     }
 
     /// Cancels what lives of the strategies that are stopped. What has no room now is canceled in a
@@ -62,22 +68,25 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         if self.stopped.due_ns.is_none_or(|at_ns| now_ns < at_ns) || self.session.may_cancel().is_err() {
             return;
         }
-        let (mut lives, is_again) = (false, self.stopped.is_again);
-        for slot in 0..self.manager.orders().used() {
+        let is_again = self.stopped.is_again;
+        for slot in self.stopped.next..self.manager.orders().used() {
             let order = self.manager.orders().get(slot).filter(|order| order.is_live());
             if !order.is_some_and(|order| self.manager.risk().is_stopped(order.strategy)) {
                 continue;
             }
-            lives = true;
             match self.cancel_past_rates(slot, is_again, now_ns) {
-                Err(Refusal::Session(SendError::Room | SendError::Closed)) => return,
+                Err(Refusal::Session(SendError::Room | SendError::Closed)) => {
+                    self.stopped.next = slot;
+                    return;
+                }
                 // A protocol that has no cancel of this order: a person must see it.
                 Err(Refusal::Session(_)) => self.counts.alarms += 1,
                 // One that has no answer yet is canceled already.
                 _ => (),
             }
+            self.stopped.lives = true;
         }
-        if lives {
+        if self.stopped.lives {
             self.stopped.repeat(now_ns);
         } else {
             self.stopped = StoppedCancels::NONE;

@@ -69,8 +69,12 @@ impl Strategy for Buyer {
         self.events.push(*event);
     }
 
-    fn on_session(&mut self, is_open: bool, _orders: &mut Orders<'_>) {
-        self.is_open = is_open;
+    fn on_session_open(&mut self, _orders: &mut Orders<'_>) {
+        self.is_open = true;
+    }
+
+    fn on_session_closed(&mut self, _orders: &mut Orders<'_>) {
+        self.is_open = false;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use exchange_sim::{NamedOrder, OrderRefusal, Protocol, Told};
+use exchange_sim::{AnswerKind, NamedOrder, OrderRefusal, Protocol};
 use market::Price;
 use order_entry::fix::session::End;
 
@@ -47,29 +47,30 @@ impl SimVenue {
         for answer in &answers[self.counted..] {
             let Some(order) = &answer.order else { continue };
             if protocol == Protocol::Ilink3
-                && matches!(answer.told, Told::Accepted | Told::Replaced | Told::Rejected(_))
+                && matches!(answer.kind, AnswerKind::Accepted | AnswerKind::Replaced | AnswerKind::Rejected(_))
                 && !self.ids.insert(id_of(&order.cl_ord_id))
             {
                 // The venue leaves that to its clients.
                 self.fault = Some(format!("sent twice: {}", order.cl_ord_id.escape_ascii()));
             }
-            self.arrived += u64::from(matches!(answer.told, Told::Accepted | Told::Replaced | Told::Rejected(_)));
-            match answer.told {
-                Told::Rejected(OrderRefusal::Duplicate) => {
+            self.arrived +=
+                u64::from(matches!(answer.kind, AnswerKind::Accepted | AnswerKind::Replaced | AnswerKind::Rejected(_)));
+            match answer.kind {
+                AnswerKind::Rejected(OrderRefusal::Duplicate) => {
                     self.fault = Some(format!("sent twice: {}", answer.cl_ord_id.escape_ascii()));
                 }
-                Told::Rejected(OrderRefusal::DuringReplay) => {
+                AnswerKind::Rejected(OrderRefusal::DuringReplay) => {
                     self.fault = Some("the gateway sent an order during the replay".to_owned());
                 }
-                Told::Executed { qty, .. } => {
+                AnswerKind::Executed { qty, .. } => {
                     let sign = if order.side == market::Side::Buy { 1 } else { -1 };
                     self.position += sign * i64::from(qty);
                 }
-                Told::Replaced => {
+                AnswerKind::Replaced => {
                     let orig = answer.orig_cl_ord_id.as_deref().unwrap_or_default();
                     self.open.remove(&id_of(orig));
                 }
-                Told::Accepted | Told::Canceled { .. } => (),
+                AnswerKind::Accepted | AnswerKind::Canceled { .. } => (),
                 _ => continue,
             }
             let id = id_of(&order.cl_ord_id);

@@ -11,7 +11,8 @@ use order_entry::boe::v2::{
 use order_entry::boe::{BoeError, LoginRequest, OrderType, RestatementReason, TimeInForce, V2};
 
 use super::super::named::{
-    Answer, ChangeRequest, MassCancelRequest, NamedOrder, OrderRefusal, OrderRequest, Protocol, Refused, Target, Told,
+    Answer, AnswerKind, ChangeRequest, MassCancelRequest, NamedOrder, OrderRefusal, OrderRequest, Protocol, Refused,
+    Target,
 };
 use super::super::{Effect, Venue};
 use super::{
@@ -322,12 +323,12 @@ fn write(answer: &Answer, returns: &ReturnFields, epoch_ns: u64, out: &mut [u8])
             Some(($name::KIND, message.emit(&fields($name::KIND), out)?))
         }};
     }
-    match answer.told {
-        Told::Accepted => emit!(OrderAcknowledgment { cl_ord_id, order_id }),
-        Told::Rejected(why) => {
+    match answer.kind {
+        AnswerKind::Accepted => emit!(OrderAcknowledgment { cl_ord_id, order_id }),
+        AnswerKind::Rejected(why) => {
             emit!(OrderRejected { cl_ord_id, reason: reason_code(why), text: text(why.text().as_bytes()) })
         }
-        Told::Executed { qty, price, liquidity, .. } => emit!(OrderExecution {
+        AnswerKind::Executed { qty, price, liquidity, .. } => emit!(OrderExecution {
             cl_ord_id,
             exec_id: answer.number.into(),
             last_shares: qty.into(),
@@ -337,17 +338,17 @@ fn write(answer: &Answer, returns: &ReturnFields, epoch_ns: u64, out: &mut [u8])
             sub_liquidity: 0,
             contra_broker: text(b""),
         }),
-        Told::Canceled { .. } if order.is_some_and(|order| order.leaves > 0) => {
+        AnswerKind::Canceled { .. } if order.is_some_and(|order| order.leaves > 0) => {
             emit!(OrderRestated { cl_ord_id, order_id, reason: RestatementReason::WASH })
         }
-        Told::Canceled { reason, is_rate, .. } => {
+        AnswerKind::Canceled { reason, is_rate, .. } => {
             emit!(OrderCancelled { cl_ord_id, reason: cancel_code(reason, is_rate) })
         }
         // No message of BOE asks for a state.
-        Told::Status => None,
-        Told::Replaced => emit!(OrderModified { cl_ord_id, order_id }),
-        Told::Refreshed { .. } => emit!(OrderRestated { cl_ord_id, order_id, reason: RestatementReason::RELOAD }),
-        Told::Broken { qty, price, fill, .. } => emit!(TradeCancelOrCorrect {
+        AnswerKind::Status => None,
+        AnswerKind::Replaced => emit!(OrderModified { cl_ord_id, order_id }),
+        AnswerKind::Refreshed { .. } => emit!(OrderRestated { cl_ord_id, order_id, reason: RestatementReason::RELOAD }),
+        AnswerKind::Broken { qty, price, fill, .. } => emit!(TradeCancelOrCorrect {
             cl_ord_id,
             order_id,
             exec_ref_id: fill.unwrap_or(0).into(),
@@ -360,16 +361,16 @@ fn write(answer: &Answer, returns: &ReturnFields, epoch_ns: u64, out: &mut [u8])
             corrected_price: 0.into(),
             orig_at_ns: at_ns,
         }),
-        Told::Refused(Refused::Cancel, why) => {
+        AnswerKind::Refused(Refused::Cancel, why) => {
             emit!(CancelRejected { cl_ord_id, reason: reason_code(why), text: text(why.text().as_bytes()) })
         }
-        Told::Refused(Refused::Replace, why) => {
+        AnswerKind::Refused(Refused::Replace, why) => {
             emit!(UserModifyRejected { cl_ord_id, reason: reason_code(why), text: text(why.text().as_bytes()) })
         }
-        Told::Refused(Refused::MassCancel, why) => {
+        AnswerKind::Refused(Refused::MassCancel, why) => {
             emit!(PurgeRejected { reason: reason_code(why), text: text(why.text().as_bytes()) })
         }
-        Told::MassCanceled { count } => {
+        AnswerKind::MassCanceled { count } => {
             let cancelled_count = count.into();
             let message = MassCancelAcknowledgment { at_ns, mass_cancel_id: cl_ord_id, cancelled_count, reserved: 0 };
             Some((MassCancelAcknowledgment::KIND, message.emit(out)?))
@@ -384,8 +385,8 @@ fn optional_fields(answer: &Answer, asked: impl Iterator<Item = FieldId>) -> Vec
 }
 
 fn known_field(answer: &Answer, order: &NamedOrder, id: FieldId) -> Option<Field> {
-    let last = match answer.told {
-        Told::Executed { qty, price, .. } | Told::Broken { qty, price, .. } => Some((qty, price)),
+    let last = match answer.kind {
+        AnswerKind::Executed { qty, price, .. } | AnswerKind::Broken { qty, price, .. } => Some((qty, price)),
         _ => None,
     };
     Some(match id {

@@ -13,7 +13,8 @@ use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::super::named::{
-    Answer, ChangeRequest, MassCancelRequest, NamedOrder, OrderRefusal, OrderRequest, Protocol, Refused, Target, Told,
+    Answer, AnswerKind, ChangeRequest, MassCancelRequest, NamedOrder, OrderRefusal, OrderRequest, Protocol, Refused,
+    Target,
 };
 use super::super::{Effect, Venue};
 use super::v2::{life, symbol_of};
@@ -178,22 +179,22 @@ macro_rules! put {
 
 fn write_of_order(answer: &Answer, order: &NamedOrder, epoch_ns: u64, out: &mut [u8]) -> Option<(u16, usize)> {
     let at_ns = (epoch_ns + answer.at_ns).into();
-    match answer.told {
-        Told::Accepted => write_accepted(answer, order, at_ns, out),
-        Told::Replaced => write_replaced(answer, order, at_ns, out),
-        Told::Executed { qty, price, liquidity, .. } => {
+    match answer.kind {
+        AnswerKind::Accepted => write_accepted(answer, order, at_ns, out),
+        AnswerKind::Replaced => write_replaced(answer, order, at_ns, out),
+        AnswerKind::Executed { qty, price, liquidity, .. } => {
             write_executed(answer, order, at_ns, (qty, price, liquidity_code(liquidity)), out)
         }
-        Told::Canceled { reason, is_rate, .. } if order.leaves == 0 => {
+        AnswerKind::Canceled { reason, is_rate, .. } if order.leaves == 0 => {
             let (cl_ord_id, clearing_firm) = (text(&answer.cl_ord_id), text(b""));
             let reason = cancel_code(reason, is_rate);
             put!(out, OrderCancelled { at_ns, cl_ord_id, clearing_firm, reason, received_ns: at_ns })
         }
-        Told::Broken { qty, price, fill, .. } => {
+        AnswerKind::Broken { qty, price, fill, .. } => {
             write_broken(answer, order, at_ns, (qty, price, fill.unwrap_or(0)), out)
         }
         // The version has no reserves and no decrements, and nothing asks for a state.
-        Told::Canceled { .. } | Told::Refreshed { .. } | Told::Status => None,
+        AnswerKind::Canceled { .. } | AnswerKind::Refreshed { .. } | AnswerKind::Status => None,
         _ => write_refused(answer, epoch_ns, out),
     }
 }
@@ -334,19 +335,19 @@ fn write_refused(answer: &Answer, epoch_ns: u64, out: &mut [u8]) -> Option<(u16,
     let orig_cl_ord_id = text(answer.orig_cl_ord_id.as_deref().unwrap_or_default());
     let is_purge = answer.request.as_deref() == Some(&PurgeOrders::KIND.to_le_bytes()[..]);
     let mass_cancel_id = cl_ord_id;
-    match answer.told {
-        Told::MassCanceled { count } => {
+    match answer.kind {
+        AnswerKind::MassCanceled { count } => {
             let (cancelled_count, received_ns) = (count.into(), at_ns);
             if is_purge {
                 return put!(out, PurgeAcknowledgment { at_ns, mass_cancel_id, cancelled_count, received_ns });
             }
             put!(out, MassCancelAcknowledgment { at_ns, mass_cancel_id, cancelled_count, received_ns })
         }
-        Told::Rejected(why) => {
+        AnswerKind::Rejected(why) => {
             let (reason, text) = (reason_code(why), text(why.text().as_bytes()));
             put!(out, OrderRejected { at_ns, cl_ord_id, clearing_firm, reason, text })
         }
-        Told::Refused(what, why) => {
+        AnswerKind::Refused(what, why) => {
             let (reason, text) = (reason_code(why), text(why.text().as_bytes()));
             match what {
                 Refused::Cancel => put!(out, CancelRejected { at_ns, cl_ord_id, clearing_firm, reason, text }),

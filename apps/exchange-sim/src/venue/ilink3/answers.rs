@@ -10,7 +10,7 @@ use order_entry::ilink3::{
 use zerocopy::little_endian::{I64, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::super::named::{Answer, NamedOrder, OrderRefusal, OrderStatus as Status, Refused, Told};
+use super::super::named::{Answer, AnswerKind, NamedOrder, OrderRefusal, OrderStatus as Status, Refused};
 use super::{Echo, NONE, UNIT};
 
 /// An empty group, two times or one: bytes of an entry, and how many.
@@ -47,24 +47,24 @@ pub(crate) fn write_answer(answer: &Answer, epoch_ns: u64, is_again: bool) -> Op
         echo: Echo::read_from_bytes(request).unwrap_or(Echo::new_zeroed()),
         poss_retrans: is_again.into(),
     };
-    match (answer.told, order) {
-        (Told::Accepted, Some(order)) => Some(accepted(&common, order)),
-        (Told::Replaced, Some(order)) => Some(replaced(&common, order)),
-        (Told::Executed { qty, price, liquidity, match_number }, Some(order)) => {
+    match (answer.kind, order) {
+        (AnswerKind::Accepted, Some(order)) => Some(accepted(&common, order)),
+        (AnswerKind::Replaced, Some(order)) => Some(replaced(&common, order)),
+        (AnswerKind::Executed { qty, price, liquidity, match_number }, Some(order)) => {
             Some(executed(&common, order, (qty, price, match_number), liquidity))
         }
-        (Told::Canceled { reason, .. }, Some(order)) if order.leaves == 0 => Some(match reason {
+        (AnswerKind::Canceled { reason, .. }, Some(order)) if order.leaves == 0 => Some(match reason {
             CancelReason::Immediate | CancelReason::Timeout => eliminated(&common, order),
             _ => canceled(&common, order, reason),
         }),
-        (Told::Broken { qty, price, fill, .. }, Some(order)) => {
+        (AnswerKind::Broken { qty, price, fill, .. }, Some(order)) => {
             Some(broken(&common, order, (qty, price, fill.unwrap_or(0))))
         }
-        (Told::Status, Some(order)) => Some(status(&common, order)),
-        (Told::Rejected(why), Some(order)) => Some(rejected(&common, order, why)),
-        (Told::Refused(Refused::MassCancel, _), _) => Some(mass_canceled(&common, answer.number, None)),
-        (Told::MassCanceled { count }, _) => Some(mass_canceled(&common, answer.number, Some(count))),
-        (Told::Refused(what, why), order) => Some(refused(&common, order, what, why)),
+        (AnswerKind::Status, Some(order)) => Some(status(&common, order)),
+        (AnswerKind::Rejected(why), Some(order)) => Some(rejected(&common, order, why)),
+        (AnswerKind::Refused(Refused::MassCancel, _), _) => Some(mass_canceled(&common, answer.number, None)),
+        (AnswerKind::MassCanceled { count }, _) => Some(mass_canceled(&common, answer.number, Some(count))),
+        (AnswerKind::Refused(what, why), order) => Some(refused(&common, order, what, why)),
         // No order here has a reserve, or loses a part to its own group.
         _ => None,
     }

@@ -3,7 +3,7 @@
 use order_entry::ilink3::{OrderCancelled, OrderFilled, OrderReplaced};
 use zerocopy::FromZeros;
 
-use super::super::named::{OrderRefusal, Told};
+use super::super::named::{AnswerKind, OrderRefusal};
 use super::super::{AccountSettings, VenueSettings};
 use super::*;
 
@@ -179,8 +179,8 @@ fn orders_of_cme_that_make_no_sense_are_refused_by_name() {
     for (order, why) in cases {
         let mut venue = venue();
         take_new(&mut venue, 0, &order, 1);
-        let told = venue.accounts()[0].answers(PROTOCOL).last().unwrap().told;
-        assert_eq!(told, Told::Rejected(OrderRefusal::Terms(why)));
+        let kind = venue.accounts()[0].answers(PROTOCOL).last().unwrap().kind;
+        assert_eq!(kind, AnswerKind::Rejected(OrderRefusal::Terms(why)));
     }
 }
 

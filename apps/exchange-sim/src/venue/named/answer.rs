@@ -13,7 +13,7 @@ pub struct Answer {
     /// Its number among the account's answers of the protocol: an identifier of the report.
     pub number: u64,
     /// What happened.
-    pub told: Told,
+    pub kind: AnswerKind,
     /// The identifier of the order, or of the request that this answers.
     pub cl_ord_id: Vec<u8>,
     /// The order's identifier before that request.
@@ -27,7 +27,7 @@ pub struct Answer {
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Told {
+pub enum AnswerKind {
     /// The order is live.
     Accepted,
     /// The order was refused, and never existed.

@@ -17,7 +17,7 @@ use order_entry::Text;
 use order_entry::ouch::v50::{BrokenTrade, OrderExecuted};
 use order_entry::ouch::{BrokenTradeReason, LiquidityFlag};
 
-pub use answer::{Answer, NamedOrder, OrderRefusal, OrderStatus, Refused, Told};
+pub use answer::{Answer, AnswerKind, NamedOrder, OrderRefusal, OrderStatus, Refused};
 pub use requests::{ChangeRequest, MassCancelRequest, OrderRequest, Target};
 
 use super::account::Key;
@@ -105,7 +105,7 @@ impl NamedOrders {
                 self.orders[at].order_id = order.reference.0;
                 self.order_ids.insert(order.reference.0, at);
                 self.follow(at, &order, OrderStatus::New);
-                self.tell(at_ns, at, Told::Accepted);
+                self.tell(at_ns, at, AnswerKind::Accepted);
             }
             Report::Rejected { reason, .. } => self.reject(at_ns, at, OrderRefusal::Engine(reason)),
             Report::Executed { order, qty, price, match_number, liquidity } => {
@@ -113,13 +113,13 @@ impl NamedOrders {
                 self.orders[at].paid += i64::from(qty) * price.0;
                 self.follow(at, &order, OrderStatus::Filled);
                 self.fills.insert((at, match_number), self.answers.len() as u64 + 1);
-                self.tell(at_ns, at, Told::Executed { qty, price, match_number, liquidity });
+                self.tell(at_ns, at, AnswerKind::Executed { qty, price, match_number, liquidity });
             }
             Report::Canceled { order, reason, decrement, .. } => self.canceled(at_ns, at, &order, (reason, decrement)),
             Report::Replaced { old, new, .. } => self.replaced(at_ns, old.token as u32 as usize, at, &new),
             Report::PriorityUpdated { order, price, .. } => {
                 self.follow(at, &order, OrderStatus::Filled);
-                self.tell(at_ns, at, Told::Refreshed { price });
+                self.tell(at_ns, at, AnswerKind::Refreshed { price });
             }
             Report::Broken { match_number, qty, price, .. } => {
                 let fill = self.fills.get(&(at, match_number)).copied();
@@ -131,7 +131,7 @@ impl NamedOrders {
                 if order.executed == 0 && order.leaves > 0 {
                     order.status = OrderStatus::New;
                 }
-                self.tell(at_ns, newest, Told::Broken { qty, price, match_number, fill });
+                self.tell(at_ns, newest, AnswerKind::Broken { qty, price, match_number, fill });
             }
             // A stop that woke is told by what it does then.
             _ => {}
@@ -160,7 +160,7 @@ impl NamedOrders {
             self.orders[at].qty = order.leaves + order.executed;
         }
         let Canceling { cl_ord_id, request, is_rate } = self.canceling.clone();
-        self.tell(at_ns, at, Told::Canceled { reason, decrement, is_rate });
+        self.tell(at_ns, at, AnswerKind::Canceled { reason, decrement, is_rate });
         if let Some(answer) = self.answers.last_mut() {
             answer.request = request;
             if let Some(cl_ord_id) = cl_ord_id {
@@ -178,7 +178,7 @@ impl NamedOrders {
         (order.order_id, order.executed, order.paid) = (order_id, executed, paid);
         self.order_ids.insert(order_id, at);
         self.follow(at, state, OrderStatus::Filled);
-        self.tell(at_ns, at, Told::Replaced);
+        self.tell(at_ns, at, AnswerKind::Replaced);
         if let Some(answer) = self.answers.last_mut() {
             answer.orig_cl_ord_id = Some(orig);
         }
@@ -186,17 +186,17 @@ impl NamedOrders {
 
     fn reject(&mut self, at_ns: u64, at: usize, reason: OrderRefusal) {
         self.orders[at].status = OrderStatus::Rejected;
-        self.tell(at_ns, at, Told::Rejected(reason));
+        self.tell(at_ns, at, AnswerKind::Rejected(reason));
     }
 
     /// Adds an answer about an order as it is now.
-    fn tell(&mut self, at_ns: u64, at: usize, told: Told) {
+    fn tell(&mut self, at_ns: u64, at: usize, kind: AnswerKind) {
         let order = self.orders[at].clone();
         let cl_ord_id = order.cl_ord_id.clone();
         self.push(Answer {
             at_ns,
             number: 0,
-            told,
+            kind,
             cl_ord_id,
             orig_cl_ord_id: None,
             order: Some(order),

@@ -8,7 +8,7 @@ use matching_engine::{
 use order_entry::ouch;
 
 use super::super::{Effect, Streams, Venue, self_trade_group};
-use super::{Answer, Canceling, NamedOrder, NamedOrders, OrderRefusal, Protocol, Refused, Told};
+use super::{Answer, AnswerKind, Canceling, NamedOrder, NamedOrders, OrderRefusal, Protocol, Refused};
 
 /// A new order; of a replacement the terms and the identifier alone count.
 #[derive(Clone, Copy, Debug)]
@@ -163,18 +163,18 @@ impl Venue {
     ) -> Effect {
         self.counts.messages += 1;
         let locate = request.symbol.map(|symbol| self.locates.get(&symbol).copied());
-        let told = if let Some(words) = request.unsupported {
-            Told::Refused(Refused::MassCancel, OrderRefusal::Terms(words))
+        let kind = if let Some(words) = request.unsupported {
+            AnswerKind::Refused(Refused::MassCancel, OrderRefusal::Terms(words))
         } else if locate == Some(None) {
-            Told::Refused(Refused::MassCancel, OrderRefusal::Engine(RejectReason::Symbol))
+            AnswerKind::Refused(Refused::MassCancel, OrderRefusal::Engine(RejectReason::Symbol))
         } else {
             let count = self.cancel_side(account, locate.flatten(), request.side, now_ns);
-            Told::MassCanceled { count: count as u32 }
+            AnswerKind::MassCanceled { count: count as u32 }
         };
         self.named(account, protocol).push(Answer {
             at_ns: now_ns,
             number: 0,
-            told,
+            kind,
             cl_ord_id: request.cl_ord_id.to_vec(),
             orig_cl_ord_id: None,
             order: None,
@@ -255,7 +255,7 @@ impl Venue {
         orders.push(Answer {
             at_ns: now_ns,
             number: 0,
-            told: Told::Refused(what, reason),
+            kind: AnswerKind::Refused(what, reason),
             cl_ord_id: request.cl_ord_id.map_or_else(|| orig.clone(), <[u8]>::to_vec),
             orig_cl_ord_id: Some(orig),
             order,
@@ -286,7 +286,7 @@ impl Venue {
         orders.push(Answer {
             at_ns: now_ns,
             number: 0,
-            told: Told::Status,
+            kind: AnswerKind::Status,
             cl_ord_id: order.cl_ord_id.clone(),
             orig_cl_ord_id: None,
             order: Some(order),

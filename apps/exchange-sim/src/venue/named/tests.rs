@@ -135,7 +135,8 @@ fn bust_is_not_undone_by_the_next_fill_and_finds_the_replaced_order() {
     let mut venue = venue();
     venue.fix_new(0, &fix_order(b"A", FixSide::Buy, 300, cents(10_00)), at(1));
     sell(&mut venue, b"S1", 100, cents(10_00));
-    let Told::Executed { match_number, .. } = venue.accounts()[0].answers(Protocol::Fix).last().unwrap().told else {
+    let AnswerKind::Executed { match_number, .. } = venue.accounts()[0].answers(Protocol::Fix).last().unwrap().kind
+    else {
         panic!("no fill")
     };
     venue.fix_replace(0, &fix_replace(b"A", b"B", 250, cents(10_00)), at(2));
@@ -330,8 +331,8 @@ fn modify_v2(venue: &mut Venue, old: &str, name: &str, fields: &[Field]) {
     take::<V2>(venue, v2::ModifyOrder::KIND.into(), &body[..len]);
 }
 
-fn last_told(venue: &Venue, protocol: Protocol) -> Told {
-    venue.accounts()[0].answers(protocol).last().unwrap().told
+fn last_kind(venue: &Venue, protocol: Protocol) -> AnswerKind {
+    venue.accounts()[0].answers(protocol).last().unwrap().kind
 }
 
 fn terms(venue: &Venue, protocol: Protocol, name: &str) -> Option<Terms> {
@@ -343,9 +344,9 @@ fn boe_side_that_is_none_is_refused() {
     for side in [b'0', b'3', b'x'] {
         let mut venue = venue();
         new_v2(&mut venue, "A", BoeSide(side), &[Field::Price(100_000.into())]);
-        assert!(matches!(last_told(&venue, Protocol::Boe2), Told::Rejected(OrderRefusal::Terms(_))));
+        assert!(matches!(last_kind(&venue, Protocol::Boe2), AnswerKind::Rejected(OrderRefusal::Terms(_))));
         take::<V3>(&mut venue, v3::NewOrder::KIND, new_v3("A", BoeSide(side)).as_bytes());
-        assert!(matches!(last_told(&venue, Protocol::Boe3), Told::Rejected(OrderRefusal::Terms(_))));
+        assert!(matches!(last_kind(&venue, Protocol::Boe3), AnswerKind::Rejected(OrderRefusal::Terms(_))));
     }
 }
 
@@ -377,7 +378,7 @@ fn modify_by_boe_2_changes_what_it_names() {
         let mut venue = venue();
         new_v2(&mut venue, "A", BoeSide::BUY, fields);
         modify_v2(&mut venue, "A", "B", &[Field::OrderQuantity(200.into())]);
-        assert_eq!(last_told(&venue, Protocol::Boe2), Told::Replaced, "{fields:?}");
+        assert_eq!(last_kind(&venue, Protocol::Boe2), AnswerKind::Replaced, "{fields:?}");
         assert_eq!(terms(&venue, Protocol::Boe2, "B"), Some(expected), "{fields:?}");
     }
 }
@@ -428,7 +429,7 @@ fn boe_3_has_no_decrement() {
     let mut order = new_v3("A", BoeSide::BUY);
     (order.prevent_match.modifier, order.prevent_match.level) = (b'D', b'F');
     take::<V3>(&mut venue, v3::NewOrder::KIND, order.as_bytes());
-    assert!(matches!(last_told(&venue, Protocol::Boe3), Told::Rejected(OrderRefusal::Terms(_))));
+    assert!(matches!(last_kind(&venue, Protocol::Boe3), AnswerKind::Rejected(OrderRefusal::Terms(_))));
 }
 
 #[test]
@@ -442,7 +443,7 @@ fn purge_of_groups_or_with_a_lock_out_is_refused() {
         let mut body = [0; 200];
         let len = v2::PurgeOrders { reserved: 0 }.emit(fields, groups, &mut body).unwrap();
         take::<V2>(&mut venue, v2::PurgeOrders::KIND.into(), &body[..len]);
-        assert_eq!(matches!(last_told(&venue, Protocol::Boe2), Told::MassCanceled { count: 1 }), is_done);
+        assert_eq!(matches!(last_kind(&venue, Protocol::Boe2), AnswerKind::MassCanceled { count: 1 }), is_done);
         assert_eq!(terms(&venue, Protocol::Boe2, "A").is_none(), is_done);
     }
     let mut venue = venue();
@@ -450,6 +451,6 @@ fn purge_of_groups_or_with_a_lock_out_is_refused() {
     let mut purge = v3::PurgeOrders::new_zeroed();
     purge.instruction.lockout = b'L';
     take::<V3>(&mut venue, v3::PurgeOrders::KIND, purge.as_bytes());
-    assert!(matches!(last_told(&venue, Protocol::Boe3), Told::Refused(Refused::MassCancel, _)));
+    assert!(matches!(last_kind(&venue, Protocol::Boe3), AnswerKind::Refused(Refused::MassCancel, _)));
     assert!(terms(&venue, Protocol::Boe3, "A").is_some());
 }

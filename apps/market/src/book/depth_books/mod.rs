@@ -197,6 +197,23 @@ impl Books for DepthBooks {
         self.channel = ChannelState { losses: 0, is_anchored: true };
     }
 
+    fn own_counts(&self, mut each: impl FnMut(&'static str, u64)) {
+        let counts = &self.depth_counts;
+        let all = [
+            ("old_updates", counts.old_updates),
+            ("lost_updates", counts.lost_updates),
+            ("hurt", counts.hurt),
+            ("healed_by_refresh", counts.healed_by_refresh),
+            ("healed_by_snapshot", counts.healed_by_snapshot),
+            ("snapshots_unneeded", counts.snapshots_unneeded),
+            ("snapshots_doubtful", counts.snapshots_doubtful),
+            ("beyond_depth", counts.beyond_depth),
+            ("out_of_place", counts.out_of_place),
+            ("definitions_full", counts.definitions_full),
+        ];
+        all.into_iter().for_each(|(name, count)| each(name, count));
+    }
+
     by_symbols!();
 }
 

@@ -199,6 +199,22 @@ impl Books for NumberedBooks {
         self.orders.counts()
     }
 
+    fn own_counts(&self, mut each: impl FnMut(&'static str, u64)) {
+        let counts = &self.counts;
+        let all = [
+            ("old_updates", counts.old_updates),
+            ("lost_updates", counts.lost_updates),
+            ("hurt", counts.hurt),
+            ("healed_by_snapshot", counts.healed_by_snapshot),
+            ("snapshots_unneeded", counts.snapshots_unneeded),
+            ("snapshots_doubtful", counts.snapshots_doubtful),
+            ("snapshots_without_end", counts.snapshots_without_end),
+            ("unnumbered", counts.unnumbered),
+            ("out_of_place", counts.out_of_place),
+        ];
+        all.into_iter().for_each(|(name, count)| each(name, count));
+    }
+
     fn order_parts(&self) -> usize {
         self.orders.order_parts()
     }

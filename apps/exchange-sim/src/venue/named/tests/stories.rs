@@ -95,12 +95,13 @@ fn accepted_order_ends_exactly_once() {
             let (mut accepted, mut ends) = (BTreeSet::new(), BTreeMap::<_, u32>::new());
             for answer in account.answers(Protocol::Fix) {
                 let Some(order) = &answer.order else { continue };
-                let is_new = matches!(answer.told, Told::Accepted | Told::Replaced);
+                let is_new = matches!(answer.kind, AnswerKind::Accepted | AnswerKind::Replaced);
                 assert!(!is_new || accepted.insert(order.cl_ord_id.clone()), "it is accepted once");
-                if answer.told == Told::Replaced {
+                if answer.kind == AnswerKind::Replaced {
                     *ends.entry(answer.orig_cl_ord_id.clone().unwrap()).or_default() += 1;
                 }
-                let may_end = is_new || matches!(answer.told, Told::Executed { .. } | Told::Canceled { .. });
+                let may_end =
+                    is_new || matches!(answer.kind, AnswerKind::Executed { .. } | AnswerKind::Canceled { .. });
                 if may_end && order.leaves == 0 {
                     *ends.entry(order.cl_ord_id.clone()).or_default() += 1;
                 }
@@ -127,7 +128,7 @@ fn fills_of_both_accounts_are_the_volume_of_the_feed_and_money_is_conserved() {
         // By match number shares bought and sold; of all money paid and got.
         let (mut filled, mut paid) = (BTreeMap::<u64, [u64; 2]>::new(), [0_i64; 2]);
         for answer in venue.accounts().iter().flat_map(|account| account.answers(Protocol::Fix)) {
-            if let (Told::Executed { qty, price, match_number, .. }, Some(order)) = (answer.told, &answer.order) {
+            if let (AnswerKind::Executed { qty, price, match_number, .. }, Some(order)) = (answer.kind, &answer.order) {
                 filled.entry(match_number).or_default()[order.side as usize] += u64::from(qty);
                 paid[order.side as usize] += i64::from(qty) * price.0;
             }
