@@ -6,6 +6,7 @@
 //! session with the name of the rule that it broke.
 #![forbid(unsafe_code)]
 
+pub mod audit;
 pub mod boe;
 mod cl_ord_id;
 mod codec;

@@ -11,52 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+pub use order_entry::audit::Direction;
+use order_entry::audit::{AuditEntries, AuditEntry, head};
 use wirepath::worker::spsc::lossless::{Consumer, Producer, ring};
 
 /// Bytes of a cell's content: a cell has two cache lines.
 const CELL: usize = 112;
 /// Cells of the ring: 8 MiB, a burst of some 60,000 orders.
 const CELLS: usize = 1 << 16;
-/// Bytes before the content of a record in the file: time, direction, whether more follows, length.
-const HEAD: usize = 12;
-
-/// Which way the bytes went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// To the venue.
-    Out,
-    /// From the venue.
-    In,
-    /// Neither: so many cells were lost before.
-    Lost,
-}
-
-impl Direction {
-    const fn to_byte(self) -> u8 {
-        match self {
-            Self::Out => b'>',
-            Self::In => b'<',
-            Self::Lost => b'!',
-        }
-    }
-
-    const fn from_byte(byte: u8) -> Option<Self> {
-        match byte {
-            b'>' => Some(Self::Out),
-            b'<' => Some(Self::In),
-            b'!' => Some(Self::Lost),
-            _ => None,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Out => "out",
-            Self::In => "in",
-            Self::Lost => "lost",
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Cell {
@@ -133,9 +95,7 @@ fn write_cells(mut cells: Consumer<Cell>, file: File) -> io::Result<()> {
         let is_last = cells.is_closed();
         let mut wrote = false;
         while let Some(cell) = cells.pop() {
-            out.write_all(&cell.at_ns.to_le_bytes())?;
-            out.write_all(&[cell.direction.to_byte(), u8::from(cell.has_more)])?;
-            out.write_all(&cell.len.to_le_bytes())?;
+            out.write_all(&head(cell.at_ns, cell.direction, cell.has_more, cell.len))?;
             out.write_all(&cell.bytes[..usize::from(cell.len)])?;
             wrote = true;
         }
@@ -158,58 +118,23 @@ impl AuditCsv {
     /// since the epoch, direction, length, and the bytes, escaped so that no terminal obeys them.
     /// Where cells were lost, a line says how many, behind what was kept of the call. A last record
     /// that was cut short is left out.
-    pub fn write(mut log: impl Read, mut out: impl Write) -> io::Result<()> {
+    pub fn write(log: impl Read, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "ns,direction,bytes,content")?;
-        let mut message = Vec::new();
-        // Time and direction of `message`, while its last cell is still to come.
-        let mut begun = None;
-        loop {
-            let mut head = [0; HEAD];
-            if !read_all(&mut log, &mut head)? {
-                return Ok(());
-            }
-            let [time @ .., direction, more, low, high] = head;
-            let direction = Direction::from_byte(direction)
-                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the file is no audit log"))?;
-            let mut bytes = vec![0; usize::from(u16::from_le_bytes([low, high]))];
-            if !read_all(&mut log, &mut bytes)? {
-                return Ok(());
-            }
-            let ns = u64::from_le_bytes(time);
-            if direction == Direction::Lost {
-                if let Some((ns, direction)) = begun.take() {
-                    write_row(&mut out, ns, direction, &message)?;
-                    message.clear();
+        for entry in AuditEntries::new(log) {
+            match entry? {
+                AuditEntry::Call { at_ns, direction, bytes } => {
+                    writeln!(out, "{at_ns},{},{},\"{}\"", direction.name(), bytes.len(), quoted(&bytes))?;
                 }
-                let cells = bytes.first_chunk().map_or(0, |count| u64::from_le_bytes(*count));
-                writeln!(out, "{ns},lost,0,\"{cells} cells of at most {CELL} bytes\"")?;
-                continue;
-            }
-            message.extend_from_slice(&bytes);
-            begun = Some((ns, direction));
-            if more == 0 {
-                write_row(&mut out, ns, direction, &message)?;
-                message.clear();
-                begun = None;
+                AuditEntry::Lost { at_ns, cells } => {
+                    writeln!(out, "{at_ns},lost,0,\"{cells} cells of at most {CELL} bytes\"")?;
+                }
             }
         }
+        Ok(())
     }
-}
-
-fn write_row(out: &mut impl Write, ns: u64, direction: Direction, message: &[u8]) -> io::Result<()> {
-    writeln!(out, "{ns},{},{},\"{}\"", direction.name(), message.len(), quoted(message))
 }
 
 /// The bytes with `"` doubled, as CSV wants it, and all that is not printable as `\x..`.
 fn quoted(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string().replace("\\\"", "\"\"").replace("\\'", "'")
-}
-
-/// Fills `into`; `false` where the log ends before.
-fn read_all(log: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
-    match log.read_exact(into) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        Err(error) => Err(error),
-    }
 }

@@ -1,5 +1,6 @@
 //! `wirepath`: the operator's tool. Each subcommand is a module with its options and a `run`.
 
+mod audit;
 mod broker;
 mod capabilities;
 mod capture;
@@ -41,6 +42,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Audit(audit::AuditOptions),
     Broker(broker::BrokerOptions),
     Capture(capture::CaptureOptions),
     Devices(devices::DevicesOptions),
@@ -56,6 +58,7 @@ enum Command {
 /// Exit code 0 when done, 1 for a failure in one sentence on standard error, 2 (by clap) for usage.
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Audit(options) => audit::run(&options),
         Command::Broker(options) => broker::run(&options),
         Command::Capture(options) => capture::run(&options),
         Command::Devices(options) => devices::run(&options),

@@ -36,7 +36,7 @@ const fn row(
 const ORDERS: &str = "wirepath-order-entry";
 
 /// Rows of one bench are neighbors.
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 13] = [
     row(
         (ORDERS, "tick_to_trade", "p50"),
         ("tick to trade in memory: a frame in the ring, an OUCH order posted, p50", "ns"),
@@ -51,6 +51,11 @@ const ROWS: [Row; 10] = [
         ("a journal of a million records replayed", "s"),
         at_most(0.5, Some(0.2)),
     ),
+    row(
+        ("order-gateway", "restart", "first-order"),
+        ("  restart of a gateway on that journal, to its first order", "s"),
+        at_most(1.0, None),
+    ),
     row((ORDERS, "fix", "encode"), ("FIX NewOrderSingle from a template", "ns"), at_most(60.0, Some(30.0))),
     row((ORDERS, "fix", "parse"), ("FIX ExecutionReport framed, checked and read", "ns"), at_most(200.0, Some(100.0))),
     row(
@@ -58,6 +63,12 @@ const ROWS: [Row; 10] = [
         ("matching engine, mixed flow, one core", "M/s"),
         at_least(5.0, Some(10.0)),
     ),
+    row(
+        ("wirepath-market-ring", "fanout", "latency"),
+        ("shared-memory fan-out: write to read in another process, p50", "ns"),
+        at_most(200.0, Some(100.0)),
+    ),
+    row(("wirepath-market-ring", "fanout", "reader"), ("  a reader, added to a write", "%"), at_most(1.0, None)),
     row(
         ("market-gateway-nats", "fanout", "delivered"),
         ("NATS, one publisher: events delivered to four subscribers, in batches", "M/s"),
