@@ -78,7 +78,9 @@ fn cost(writer: &mut RingWriter) -> f64 {
     let record = Record::new(0, Event::System(System { code: b'O', at_ns: 0 }));
     let batch = |_| {
         let started = Instant::now();
-        (0..BATCH).for_each(|_| writer.publish(&record));
+        for _ in 0..BATCH {
+            writer.publish(&record);
+        }
         started.elapsed().as_nanos() as f64 / BATCH as f64
     };
     median((0..BATCHES).map(batch).collect()).0
