@@ -246,9 +246,9 @@ impl<M: JournalMemory> OrderManager<M> {
         }
     }
 
-    /// Stops a strategy: see [`RiskGate::stop_strategy`]. The stop is on the disk when this returns,
-    /// as a throw of the kill switch is. False, and nothing happens, where the strategy has no
-    /// limits.
+    /// Stops a strategy: see [`RiskGate::stop_strategy`]. The stop is on the disk when this
+    /// returns, as a throw of the kill switch is. False, and nothing happens, where the strategy
+    /// has no limits.
     pub fn stop_strategy(&mut self, strategy: StrategyIdx, now_ns: u64) -> bool {
         if !self.gate.stop_strategy(strategy) {
             return false;

@@ -131,6 +131,7 @@ fn packets_that_cause_no_order_make_no_write() {
     let behind = |number| packet(number, b'B', 999_000);
     let burst = [behind(3), packet(4, b'B', 1_000_004), behind(5), behind(6)];
     assert_eq!(writes_of(&burst, false), [Some(5)]);
-    // What the connection did not take is tried again at the end of the turn, and not by each packet.
+    // What the connection did not take is tried again at the end of the turn, and not by each
+    // packet.
     assert_eq!(writes_of(&burst, true), [Some(5), None]);
 }

@@ -21,8 +21,8 @@ use stream::Stream;
 pub(crate) struct AuditOptions {
     /// The log, `audit` of the gateway's configuration
     log: PathBuf,
-    /// The protocol: ouch50, ouch42, fix, boe2, boe3 or ilink3. Without it, what the log begins with
-    /// says it; a login of SoupBinTCP is one of ouch50
+    /// The protocol: ouch50, ouch42, fix, boe2, boe3 or ilink3. Without it, what the log begins
+    /// with says it; a login of SoupBinTCP is one of ouch50
     #[arg(long)]
     protocol: Option<AuditProtocol>,
 }
