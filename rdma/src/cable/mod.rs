@@ -10,11 +10,15 @@
 
 mod carrier;
 mod device;
+#[cfg(any(test, feature = "testing"))]
+mod hostile_end;
 mod shared_memory;
 mod tcp;
 
 pub use carrier::Carrier;
 pub use device::CabledDevice;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use hostile_end::HostileEnd;
 pub use shared_memory::{SharedMemory, SharedMemoryListener, Ticket};
 pub use tcp::FramedTcp;
 

@@ -100,12 +100,12 @@ impl Ticket {
 }
 
 /// One direction, as one end sees it.
-struct Lane {
-    written_at: usize,
-    read_at: usize,
+pub(super) struct Lane {
+    pub(super) written_at: usize,
+    pub(super) read_at: usize,
     slots_at: usize,
     /// Frames that this end has written, or read.
-    count: u64,
+    pub(super) count: u64,
     /// Those that the other end has read, or written, when we looked last.
     other: u64,
 }
@@ -185,7 +185,7 @@ impl SharedMemory {
         Ok(Self::over(memory, peer, [1, 0]))
     }
 
-    const fn over(memory: Buffer, peer: UnixStream, [outgoing, incoming]: [usize; 2]) -> Self {
+    pub(super) const fn over(memory: Buffer, peer: UnixStream, [outgoing, incoming]: [usize; 2]) -> Self {
         let (outgoing, incoming) = (Lane::new(outgoing), Lane::new(incoming));
         Self { memory, outgoing, incoming, peer, looks: 0, is_peer_gone: false }
     }
@@ -262,13 +262,13 @@ fn take(peer: &UnixStream) -> io::Result<Option<Buffer>> {
 }
 
 impl Lane {
-    const fn new(number: usize) -> Self {
+    pub(super) const fn new(number: usize) -> Self {
         let written_at = 64 + 128 * number;
         Self { written_at, read_at: written_at + 64, slots_at: SLOTS_AT + number * LANE_LEN, count: 0, other: 0 }
     }
 
     /// Where the next frame of this end is.
-    const fn slot(&self) -> usize {
+    pub(super) const fn slot(&self) -> usize {
         self.slots_at + (self.count % SLOTS) as usize * SLOT_LEN
     }
 }

@@ -12,6 +12,7 @@ use crate::roce::{
     Access, Addresses, Buffer, CqHandle, Data, Device, DeviceConfig, Link, Mr, Mtu, Path, PdHandle, QpAttributes,
     QpHandle, QpOptions, Region, Remote, RoceFrame, SendOperation, SendRequest, Sge, SrqHandle,
 };
+use crate::wire::ROCE_PORT;
 use crate::wire::bth::{Bth, BthFields};
 use crate::wire::extended::{AtomicEth, Deth, Reth};
 use crate::wire::icrc::{Network, icrc};
@@ -48,11 +49,54 @@ pub fn run_hostile(bytes: &[u8]) {
     target.check();
 }
 
+/// Plays an input as frames of any bytes, as a port's node passes them on: a length, and bytes, of
+/// which every second frame gets its ICRC.
+///
+/// # Panics
+/// As of [`run_hostile`].
+pub fn run_hostile_frames(bytes: &[u8]) {
+    let (mut target, mut input) = (HostileTarget::new(), Input(bytes));
+    while !input.0.is_empty() {
+        let (len, is_sealed) = (usize::from(input.byte()), input.byte() % 2 == 0);
+        let mut frame: Vec<u8> = (0..len).map(|_| input.byte()).collect();
+        if is_sealed {
+            seal(&mut frame);
+        }
+        if let Ok(frame) = RoceFrame::parse(&frame) {
+            target.device.prefetch(frame.roce);
+            target.device.receive(target.now, frame.network, frame.roce);
+        }
+        target.transmit();
+    }
+    target.wait();
+    target.check();
+}
+
+/// Inputs of [`run_hostile_frames`] to begin with: a frame of each operation to each queue pair.
+pub fn hostile_frame_seeds() -> Vec<Vec<u8>> {
+    let mut target = HostileTarget::new();
+    let mut input = |idx: u8, opcode: u8| {
+        let frame = target.frame(&mut Input(&[opcode, idx, 0x40, 1]));
+        Some([&[u8::try_from(frame.len()).ok()?, 0], &frame[..]].concat())
+    };
+    (0..4).map(|idx| (0..0x18).filter_map(|opcode| input(idx, opcode)).flatten().collect()).collect()
+}
+
+/// Gives a frame the ICRC that it has, if it is one of RoCE.
+fn seal(frame: &mut [u8]) {
+    let Ok(parsed) = RoceFrame::parse(frame) else { return };
+    let Some(covered) = parsed.roce.len().checked_sub(4) else { return };
+    let sum = icrc(parsed.network, &parsed.roce[..covered]).to_le_bytes();
+    // Behind it may be padding of the link.
+    let end = parsed.roce.as_ptr_range().end.addr() - frame.as_ptr().addr();
+    frame[end - 4..end].copy_from_slice(&sum);
+}
+
 /// The rest of an input; behind its end are zeros.
-struct Input<'a>(&'a [u8]);
+pub(super) struct Input<'a>(pub(super) &'a [u8]);
 
 impl Input<'_> {
-    fn byte(&mut self) -> u8 {
+    pub(super) fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.0.split_first() else { return 0 };
         self.0 = rest;
         *first
@@ -61,9 +105,18 @@ impl Input<'_> {
     fn word(&mut self) -> u32 {
         u32::from_le_bytes([self.byte(), self.byte(), self.byte(), self.byte()])
     }
+
+    /// A small number, or one just below 2⁶⁴, or any.
+    pub(super) fn long(&mut self) -> u64 {
+        match self.byte() {
+            0..100 => u64::from(self.word() as u16),
+            100..150 => u64::from(self.byte()).wrapping_neg(),
+            _ => u64::from(self.word()) << 32 | u64::from(self.word()),
+        }
+    }
 }
 
-struct HostileTarget {
+pub(super) struct HostileTarget {
     device: Device,
     now: u64,
     cq: CqHandle,
@@ -76,7 +129,7 @@ struct HostileTarget {
 }
 
 impl HostileTarget {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut device = Device::new(&DeviceConfig { mtu: MTU, qps: 8, key_seed: 1, ..DeviceConfig::default() });
         let pd = device.create_pd().expect("room for a domain");
         let cq = device.create_cq(1 << 10).expect("room for a queue");
@@ -96,8 +149,35 @@ impl HostileTarget {
         target
     }
 
+    /// Gives the device away; another with the same numbers of queue pairs is in its place.
+    pub(super) fn take_device(&mut self) -> Device {
+        core::mem::replace(self, Self { closed: self.closed.clone(), ..Self::new() }).device
+    }
+
     /// A packet of the peer.
     fn receive(&mut self, input: &mut Input<'_>) {
+        let packet = self.packet(input);
+        let (ip, udp) = headers();
+        // Of any length, by the last byte of its number.
+        self.device.prefetch(&packet[..packet.len() - usize::from(packet[11]) % packet.len()]);
+        self.device.receive(self.now, Network::Ipv4(&ip, &udp), &packet);
+    }
+
+    /// A frame with a packet of the peer.
+    pub(super) fn frame(&mut self, input: &mut Input<'_>) -> Vec<u8> {
+        let packet = self.packet(input);
+        let (mut ip, mut udp) = headers();
+        let udp_len = udp.len() + packet.len();
+        let ip_len = (ip.len() + udp_len) as u16;
+        ip[2..4].copy_from_slice(&ip_len.to_be_bytes());
+        udp[2..4].copy_from_slice(&ROCE_PORT.to_be_bytes());
+        udp[4..6].copy_from_slice(&(udp_len as u16).to_be_bytes());
+        let mut frame = [&[0; 12][..], &[8, 0], &ip, &udp, &packet].concat();
+        seal(&mut frame);
+        frame
+    }
+
+    fn packet(&mut self, input: &mut Input<'_>) -> Vec<u8> {
         let (opcode, idx, odd) = (Opcode(input.byte()), usize::from(input.byte() % 4), input.byte());
         // Most packets are of the service, and the expected ones.
         let transport = [Transport::Rc, Transport::Uc, Transport::Ud, Transport::Rc][idx];
@@ -128,8 +208,7 @@ impl HostileTarget {
         let (ip, udp) = headers();
         let network = Network::Ipv4(&ip, &udp);
         packet.extend(icrc(network, &packet).to_le_bytes());
-        self.device.prefetch(&packet[..packet.len() - usize::from(odd) % packet.len()]);
-        self.device.receive(self.now, network, &packet);
+        packet
     }
 
     fn push_headers(
@@ -223,7 +302,7 @@ impl HostileTarget {
         while self.device.next_event().is_some() {}
     }
 
-    fn check(&self) {
+    pub(super) fn check(&self) {
         let mut bytes = [0; MEMORY_LEN];
         self.closed.0.read(0, &mut bytes);
         assert!(bytes == [SECRET; MEMORY_LEN], "closed memory was written");
@@ -281,6 +360,11 @@ mod tests {
         #[test]
         fn peer_reaches_no_memory_that_is_closed_to_it_whatever_it_sends(bytes in vec(any::<u8>(), 0..2000)) {
             run_hostile(&bytes);
+        }
+
+        #[test]
+        fn frames_of_any_bytes_reach_no_closed_memory(bytes in vec(any::<u8>(), 0..2000)) {
+            run_hostile_frames(&bytes);
         }
     }
 

@@ -14,7 +14,9 @@
 //! [`Mirrored`] is a log and its copy in the memory of another device.
 //!
 //! [`run_cm_seed`] makes and ends connections by RDMA_CM over the same wire. [`run_hostile`] and
-//! [`run_cm_hostile`] are other tests: a peer that sends anything, by the bytes of an input.
+//! [`run_cm_hostile`] are other tests: a peer that sends anything, by the bytes of an input. Over a
+//! cable of shared memory it writes anything ([`run_ring_hostile`]), and over a wire frames of any
+//! bytes ([`run_hostile_frames`]).
 
 mod connecting;
 mod end;
@@ -22,12 +24,14 @@ mod flow;
 mod hostile;
 mod mirrored;
 mod random;
+mod ring;
 mod wire;
 mod world;
 
 pub use connecting::{CmSummary, run_cm_hostile, run_cm_seed};
-pub use hostile::run_hostile;
+pub use hostile::{hostile_frame_seeds, run_hostile, run_hostile_frames};
 pub use mirrored::Mirrored;
+pub use ring::run_ring_hostile;
 pub use world::{Summary, run_seed};
 
 #[cfg(test)]
