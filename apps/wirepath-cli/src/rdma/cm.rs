@@ -27,6 +27,8 @@ pub(super) struct Connected {
     received: u32,
     sent: u32,
     has_ended: bool,
+    /// The peer may have all that it waits for.
+    may_end: bool,
 }
 
 impl Connected {
@@ -107,7 +109,7 @@ impl Connected {
     }
 
     const fn new(id: CmId, peer: Ipv4Addr) -> Self {
-        Self { id, peer, received: 0, sent: 0, has_ended: false }
+        Self { id, peer, received: 0, sent: 0, has_ended: false, may_end: false }
     }
 
     /// Waits for a message; false where the peer has ended the connection instead.
@@ -121,6 +123,15 @@ impl Connected {
             true => Ok(()),
             false => Err("the peer has ended the connection before a request was complete".into()),
         }
+    }
+
+    /// Waits for the completion of a request that may be the last. A peer that has its message may
+    /// end the connection, and take the acknowledgment with it: that it ends says as much.
+    pub(super) fn last_sent(&mut self, end: &mut End) -> Result<(), Box<dyn Error>> {
+        self.may_end = true;
+        self.wait(end, |connected| connected.sent.checked_sub(1).map(|rest| connected.sent = rest))?;
+        self.may_end = false;
+        Ok(())
     }
 
     fn wait(&mut self, end: &mut End, mut take: impl FnMut(&mut Self) -> Option<()>) -> Result<bool, Box<dyn Error>> {
@@ -146,7 +157,9 @@ impl Connected {
                 match (done.status, done.kind) {
                     (Status::Success, CompletionKind::Receive) => self.received += 1,
                     (Status::Success, _) => self.sent += 1,
-                    (Status::Flushed, _) if self.has_ended => (),
+                    (Status::Flushed, _) if self.has_ended || self.may_end => (),
+                    // That it ends is told again until it is heard, for longer than a request is.
+                    (Status::RetryExceeded, _) if self.may_end => (),
                     _ => return Err(failure(done).into()),
                 }
             }

@@ -60,7 +60,8 @@ fn send_all(end: &mut End, connected: &mut Connected, options: &EndOptions) -> R
     for _ in 0..options.count {
         end.post(SendOperation::Send, options.size)?;
     }
-    (0..options.count).try_for_each(|_| connected.sent(end))
+    (1..options.count).try_for_each(|_| connected.sent(end))?;
+    connected.last_sent(end)
 }
 
 fn receive_all(end: &mut End, connected: &mut Connected, count: u32) -> Result<(), Box<dyn Error>> {

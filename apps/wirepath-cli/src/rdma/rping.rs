@@ -106,21 +106,30 @@ fn answer(end: &mut End, connected: &mut Connected, size: u32) -> Result<bool, B
         let operation = if is_read { SendOperation::Read(remote) } else { SendOperation::Write(remote) };
         end.post_at(operation, DATA_AT, len)?;
         connected.sent(end)?;
-        send(end, connected, remote, len)?;
+        name(end, remote, len)?;
+        match is_read {
+            true => connected.sent(end)?,
+            // Behind its last round the client ends the connection.
+            false => connected.last_sent(end)?,
+        }
     }
     Ok(true)
 }
 
-/// Sends a name of memory, and waits until it has arrived. The client does not look at the
-/// server's.
+/// Sends a name of memory, and waits until it has arrived.
 fn send(end: &mut End, connected: &mut Connected, remote: Remote, len: u32) -> Result<(), Box<dyn Error>> {
+    name(end, remote, len)?;
+    connected.sent(end)
+}
+
+/// Posts a name of memory. The client does not look at the server's.
+fn name(end: &mut End, remote: Remote, len: u32) -> Result<(), Box<dyn Error>> {
     let mut info = [0; INFO_LEN];
     info[..8].copy_from_slice(&remote.address.to_be_bytes());
     info[8..12].copy_from_slice(&remote.rkey.to_be_bytes());
     info[12..].copy_from_slice(&len.to_be_bytes());
     end.memory().write(SENT_AT, &info);
-    end.post_at(SendOperation::Send, SENT_AT, INFO_LEN as u32)?;
-    connected.sent(end)
+    end.post_at(SendOperation::Send, SENT_AT, INFO_LEN as u32)
 }
 
 fn parse(info: &[u8; INFO_LEN]) -> (Remote, u32) {
