@@ -117,7 +117,7 @@ fn carry(from: &PacketSocket, to: &PacketSocket, faults: WireFaults, shared: &Sh
             continue;
         };
         number += 1;
-        if is_drawn(number, 1, faults.lose_one_of) {
+        if is_drawn(number, 1, faults.lose_one_of) && !ends_a_connection(&frame) {
             shared.lost.fetch_add(1, Ordering::Relaxed);
         } else if is_drawn(number, 2, faults.delay_one_of) && overtaken.is_none() {
             shared.delayed.fetch_add(1, Ordering::Relaxed);
@@ -140,6 +140,13 @@ fn is_drawn(number: u64, fault: u64, each: u64) -> bool {
     drawn = (drawn ^ drawn >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     drawn = (drawn ^ drawn >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     each > 0 && (drawn ^ drawn >> 31).is_multiple_of(each)
+}
+
+/// True of a DREQ of RDMA_CM. Linux sends one once where its program ends behind it, and a server
+/// that has not heard it waits for the next message.
+fn ends_a_connection(frame: &[u8]) -> bool {
+    // A datagram, and behind its headers the attribute of the MAD.
+    frame.get(42) == Some(&0x64) && frame.get(78..80) == Some(&[0x00, 0x15])
 }
 
 /// IPv4 without options, UDP to port 4791.
