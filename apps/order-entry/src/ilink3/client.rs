@@ -3,7 +3,7 @@
 use zerocopy::IntoBytes;
 
 use super::client_event::{ClientConfig, ClientEvent, Missing};
-use super::client_facts::{CLIENT_NUMBER_AT, Facts, State};
+use super::client_state::{CLIENT_NUMBER_AT, Phase, SessionState};
 use super::ranges::Ranges;
 use super::{
     Establish, Frame, IlinkError, KEEP_ALIVE_LAPSED, NO_UUID, Negotiate, RETRANSMIT_MAX, RetransmitRequest, Sequence,
@@ -19,7 +19,7 @@ pub struct Client {
     config: ClientConfig,
     reassembly: Reassembly,
     keep_alive: KeepAlive,
-    facts: Facts,
+    session: SessionState,
     /// A sequence with the lapsed flag was sent in this silence.
     is_lapse_told: bool,
     /// The venue terminated, and waits for our answer.
@@ -33,8 +33,8 @@ impl Client {
         Self {
             reassembly: Reassembly::new(config.message_len_max),
             keep_alive: KeepAlive::new(interval_ns, 2 * interval_ns, 0),
-            facts: Facts {
-                state: State::Closed,
+            session: SessionState {
+                phase: Phase::Closed,
                 uuid: 0,
                 asked_uuid: 0,
                 before: None,
@@ -60,8 +60,17 @@ impl Client {
     /// Continues a session from a journal: its identifier, our next number, the venue's next.
     pub fn resume(&mut self, uuid: u64, next: u32, expected: u32) {
         let (before, not_applied, sent_again, skipped) = (None, Ranges::EMPTY, Ranges::EMPTY, Ranges::EMPTY);
-        self.facts =
-            Facts { uuid, next, next_at_login: next, expected, before, not_applied, sent_again, skipped, ..self.facts };
+        self.session = SessionState {
+            uuid,
+            next,
+            next_at_login: next,
+            expected,
+            before,
+            not_applied,
+            sent_again,
+            skipped,
+            ..self.session
+        };
     }
 
     /// Begins a session on a connection that was just made. `uuid` must be above that of each
@@ -78,8 +87,8 @@ impl Client {
         uuid: u64,
         output: &mut Output<'_>,
     ) -> Result<(), IlinkError> {
-        if uuid <= self.facts.uuid {
-            return Err(IlinkError::UuidNotRising { last: self.facts.uuid, found: uuid });
+        if uuid <= self.session.uuid {
+            return Err(IlinkError::UuidNotRising { last: self.session.uuid, found: uuid });
         }
         let identity = &self.config.identity;
         let mut message = Negotiate {
@@ -92,8 +101,8 @@ impl Client {
         };
         message.signature = negotiate_signature(&identity.key, &message).unwrap_or_default();
         emit(Negotiate::KIND, message.as_bytes(), NO_CREDENTIALS, output)?;
-        self.facts.asked_uuid = uuid;
-        self.begin(State::Negotiating, now_ns, wall_ns);
+        self.session.asked_uuid = uuid;
+        self.begin(Phase::Negotiating, now_ns, wall_ns);
         Ok(())
     }
 
@@ -104,7 +113,7 @@ impl Client {
     ///
     /// There is no session, or the output is too small for 146 bytes.
     pub fn establish(&mut self, now_ns: u64, wall_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
-        if self.facts.uuid == 0 || self.facts.state == State::Negotiating {
+        if self.session.uuid == 0 || self.session.phase == Phase::Negotiating {
             return Err(IlinkError::State { state: "without a session" });
         }
         let identity = &self.config.identity;
@@ -114,33 +123,33 @@ impl Client {
             system: identity.system,
             system_version: identity.system_version,
             system_vendor: identity.system_vendor,
-            uuid: self.facts.uuid.into(),
+            uuid: self.session.uuid.into(),
             at_ns: wall_ns.into(),
-            next_seq: self.facts.next.into(),
+            next_seq: self.session.next.into(),
             session: identity.session,
             firm: identity.firm,
             keep_alive_ms: self.config.keep_alive_ms.into(),
         };
         message.signature = establish_signature(&identity.key, &message).unwrap_or_default();
         emit(Establish::KIND, message.as_bytes(), NO_CREDENTIALS, output)?;
-        self.begin(State::Establishing, now_ns, wall_ns);
+        self.begin(Phase::Establishing, now_ns, wall_ns);
         Ok(())
     }
 
-    fn begin(&mut self, state: State, now_ns: u64, wall_ns: u64) {
+    fn begin(&mut self, phase: Phase, now_ns: u64, wall_ns: u64) {
         let interval_ns = u64::from(self.config.keep_alive_ms) * 1_000_000;
-        if self.facts.state != State::Negotiated {
+        if self.session.phase != Phase::Negotiated {
             self.reassembly.clear();
         }
         self.keep_alive = KeepAlive::new(interval_ns, 2 * interval_ns, now_ns);
         (self.is_lapse_told, self.owes_terminate) = (false, false);
-        self.facts = Facts {
-            state,
+        self.session = SessionState {
+            phase,
             asked_ns: now_ns,
             asked_at_ns: wall_ns,
             open_request: None,
             is_gap_told: false,
-            ..self.facts
+            ..self.session
         };
     }
 
@@ -156,8 +165,8 @@ impl Client {
         now_ns: u64,
         input: &mut &'i [u8],
     ) -> Result<Option<ClientEvent<'s>>, IlinkError> {
-        let Self { config, reassembly, keep_alive, facts, is_lapse_told, owes_terminate } = self;
-        if facts.state == State::Closed {
+        let Self { config, reassembly, keep_alive, session, is_lapse_told, owes_terminate } = self;
+        if session.phase == Phase::Closed {
             *input = &[];
             return Ok(None);
         }
@@ -168,18 +177,18 @@ impl Client {
         let too_long = |len| IlinkError::TooLong { len, len_max: config.message_len_max };
         let event = match reassembly.next(input, Frame::len, too_long) {
             Ok(None) => return Ok(None),
-            Ok(Some(bytes)) => Frame::parse(bytes).and_then(|frame| facts.take(frame)),
+            Ok(Some(bytes)) => Frame::parse(bytes).and_then(|frame| session.take(frame)),
             Err(error) => Err(error),
         };
         match event {
-            Err(_) => facts.state = State::Closed,
+            Err(_) => session.phase = Phase::Closed,
             Ok(ClientEvent::Terminated { .. }) => {
-                *owes_terminate = facts.state != State::Terminating;
-                facts.state = if *owes_terminate { State::Terminating } else { State::Closed };
+                *owes_terminate = session.phase != Phase::Terminating;
+                session.phase = if *owes_terminate { Phase::Terminating } else { Phase::Closed };
             }
             // The venue is at it.
             Ok(ClientEvent::Retransmission(_) | ClientEvent::Message { is_retransmitted: true, .. }) => {
-                facts.retransmit_ns = now_ns;
+                session.retransmit_ns = now_ns;
             }
             Ok(_) => {}
         }
@@ -201,10 +210,10 @@ impl Client {
         tail: &[u8],
         output: &mut Output<'_>,
     ) -> Result<u32, IlinkError> {
-        let number = self.facts.next;
+        let number = self.session.next;
         let after = number.checked_add(1).ok_or(IlinkError::NumbersUsedUp)?;
         self.emit_numbered(now_ns, number, template, block, tail, output)?;
-        self.facts.next = after;
+        self.session.next = after;
         Ok(number)
     }
 
@@ -223,11 +232,11 @@ impl Client {
         tail: &[u8],
         output: &mut Output<'_>,
     ) -> Result<(), IlinkError> {
-        if !self.facts.not_applied.has(number) {
+        if !self.session.not_applied.has(number) {
             return Err(IlinkError::NotMissing { number });
         }
         self.emit_numbered(now_ns, number, template, block, tail, output)?;
-        self.facts.send_again(number);
+        self.session.send_again(number);
         Ok(())
     }
 
@@ -264,7 +273,7 @@ impl Client {
     /// Passes over our numbers below `next`, which nothing carries. [`skip`](Self::skip) tells the
     /// venue.
     pub fn pass_over(&mut self, next: u32) {
-        self.facts.next = next.max(self.facts.next);
+        self.session.next = next.max(self.session.next);
     }
 
     /// Asks for messages of the venue again, of this session, or of an earlier one by its
@@ -284,10 +293,10 @@ impl Client {
     ) -> Result<(), IlinkError> {
         self.established()?;
         let count = u16::try_from(missing.count).ok().filter(|count| (1..=RETRANSMIT_MAX).contains(count));
-        let count = count.filter(|_| self.facts.open_request.is_none()).ok_or(IlinkError::Retransmit)?;
+        let count = count.filter(|_| self.session.open_request.is_none()).ok_or(IlinkError::Retransmit)?;
         self.emit_request((now_ns, wall_ns), (missing.from, count), last_uuid, output)?;
-        self.facts.open_request = Some((missing, last_uuid.unwrap_or(self.facts.uuid)));
-        self.facts.is_second_request = false;
+        self.session.open_request = Some((missing, last_uuid.unwrap_or(self.session.uuid)));
+        self.session.is_second_request = false;
         Ok(())
     }
 
@@ -299,7 +308,7 @@ impl Client {
         output: &mut Output<'_>,
     ) -> Result<(), IlinkError> {
         let request = RetransmitRequest {
-            uuid: self.facts.uuid.into(),
+            uuid: self.session.uuid.into(),
             last_uuid: last_uuid.unwrap_or(NO_UUID).into(),
             at_ns: wall_ns.into(),
             from_seq: from.into(),
@@ -307,27 +316,27 @@ impl Client {
         };
         emit(RetransmitRequest::KIND, request.as_bytes(), &[], output)?;
         self.keep_alive.sent(now_ns);
-        (self.facts.asked_at_ns, self.facts.retransmit_ns) = (wall_ns, now_ns);
+        (self.session.asked_at_ns, self.session.retransmit_ns) = (wall_ns, now_ns);
         Ok(())
     }
 
     /// Asks once more for messages that do not come, and ends the session where that does not help.
     fn ask_again(&mut self, now_ns: u64, wall_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
-        let Some((missing, of)) = self.facts.open_request else { return Ok(()) };
-        let waited_ns = now_ns.saturating_sub(self.facts.retransmit_ns);
+        let Some((missing, of)) = self.session.open_request else { return Ok(()) };
+        let waited_ns = now_ns.saturating_sub(self.session.retransmit_ns);
         if waited_ns < self.config.retransmit_ns_max {
             return Ok(());
         }
-        if self.facts.is_second_request {
+        if self.session.is_second_request {
             self.emit_terminate(now_ns, wall_ns, 0, output)?;
-            self.facts.state = State::Closed;
+            self.session.phase = Phase::Closed;
             return Err(IlinkError::RetransmitTimeout { waited_ns });
         }
         let count = u16::try_from(missing.count).unwrap_or(RETRANSMIT_MAX);
-        let last_uuid = (of != self.facts.uuid).then_some(of);
+        let last_uuid = (of != self.session.uuid).then_some(of);
         // Under the time of the first, so that a late answer to that is one to this.
-        self.emit_request((now_ns, self.facts.asked_at_ns), (missing.from, count), last_uuid, output)?;
-        self.facts.is_second_request = true;
+        self.emit_request((now_ns, self.session.asked_at_ns), (missing.from, count), last_uuid, output)?;
+        self.session.is_second_request = true;
         Ok(())
     }
 
@@ -345,7 +354,7 @@ impl Client {
     ) -> Result<(), IlinkError> {
         self.established()?;
         self.emit_terminate(now_ns, wall_ns, error, output)?;
-        (self.facts.state, self.facts.asked_ns) = (State::Terminating, now_ns);
+        (self.session.phase, self.session.asked_ns) = (Phase::Terminating, now_ns);
         Ok(())
     }
 
@@ -361,39 +370,39 @@ impl Client {
         if self.owes_terminate {
             self.emit_terminate(now_ns, wall_ns, 0, output)?;
             self.owes_terminate = false;
-            self.facts.state = State::Closed;
+            self.session.phase = Phase::Closed;
         }
-        match self.facts.state {
-            State::Closed | State::Negotiated => return Ok(()),
-            State::Negotiating | State::Establishing => {
-                let waited_ns = now_ns.saturating_sub(self.facts.asked_ns);
+        match self.session.phase {
+            Phase::Closed | Phase::Negotiated => return Ok(()),
+            Phase::Negotiating | Phase::Establishing => {
+                let waited_ns = now_ns.saturating_sub(self.session.asked_ns);
                 if waited_ns < self.config.login_ns_max {
                     return Ok(());
                 }
-                self.facts.state = State::Closed;
+                self.session.phase = Phase::Closed;
                 return Err(IlinkError::LoginTimeout { waited_ns });
             }
-            State::Terminating => {
-                let waited_ns = now_ns.saturating_sub(self.facts.asked_ns);
+            Phase::Terminating => {
+                let waited_ns = now_ns.saturating_sub(self.session.asked_ns);
                 if waited_ns >= self.config.terminate_ns_max {
-                    self.facts.state = State::Closed;
+                    self.session.phase = Phase::Closed;
                     return Err(IlinkError::TerminateTimeout { waited_ns });
                 }
             }
-            State::Established => {}
+            Phase::Established => {}
         }
         if let Some(silence_ns) = self.keep_alive.dead_silence_ns(now_ns) {
-            if self.facts.state == State::Established {
+            if self.session.phase == Phase::Established {
                 self.emit_terminate(now_ns, wall_ns, KEEP_ALIVE_LAPSED, output)?;
             }
-            self.facts.state = State::Closed;
+            self.session.phase = Phase::Closed;
             return Err(IlinkError::Silence { silence_ns });
         }
-        if self.facts.state == State::Established {
+        if self.session.phase == Phase::Established {
             self.ask_again(now_ns, wall_ns, output)?;
         }
         let lapse = !self.is_lapse_told && now_ns >= self.lapse_at_ns();
-        if self.facts.state == State::Established && (lapse || self.keep_alive.is_heartbeat_due(now_ns)) {
+        if self.session.phase == Phase::Established && (lapse || self.keep_alive.is_heartbeat_due(now_ns)) {
             self.emit_sequence(now_ns, lapse, output)?;
             self.is_lapse_told |= lapse;
         }
@@ -402,19 +411,19 @@ impl Client {
 
     /// When [`tick`](Self::tick) has something to do; `None` where there is no connection.
     pub fn deadline_ns(&self) -> Option<u64> {
-        let facts = &self.facts;
-        match facts.state {
+        let session = &self.session;
+        match session.phase {
             _ if self.owes_terminate => Some(0),
-            State::Closed | State::Negotiated => None,
-            State::Negotiating | State::Establishing => Some(facts.asked_ns.saturating_add(self.config.login_ns_max)),
-            State::Established => {
+            Phase::Closed | Phase::Negotiated => None,
+            Phase::Negotiating | Phase::Establishing => Some(session.asked_ns.saturating_add(self.config.login_ns_max)),
+            Phase::Established => {
                 let lapse_at_ns = if self.is_lapse_told { u64::MAX } else { self.lapse_at_ns() };
-                let asked = facts.open_request.map(|_| facts.retransmit_ns);
+                let asked = session.open_request.map(|_| session.retransmit_ns);
                 let again_at_ns = asked.map_or(u64::MAX, |at_ns| at_ns.saturating_add(self.config.retransmit_ns_max));
                 Some(self.keep_alive.deadline_ns().min(lapse_at_ns).min(again_at_ns))
             }
-            State::Terminating => {
-                let ends_at_ns = facts.asked_ns.saturating_add(self.config.terminate_ns_max);
+            Phase::Terminating => {
+                let ends_at_ns = session.asked_ns.saturating_add(self.config.terminate_ns_max);
                 Some(self.keep_alive.dead_at_ns().min(ends_at_ns))
             }
         }
@@ -422,23 +431,23 @@ impl Client {
 
     /// The connection is closed or broken. Session and numbers are kept.
     pub fn disconnected(&mut self) {
-        self.facts.state = State::Closed;
+        self.session.phase = Phase::Closed;
         self.owes_terminate = false;
     }
 
     /// Whether orders may be sent.
     pub fn is_established(&self) -> bool {
-        self.facts.state == State::Established
+        self.session.phase == Phase::Established
     }
 
     /// Whether a request for messages again is open.
     pub const fn is_retransmitting(&self) -> bool {
-        self.facts.open_request.is_some()
+        self.session.open_request.is_some()
     }
 
     /// The session's identifier, our next number and the venue's next, for a journal.
     pub fn numbers(&self) -> (u64, u32, u32) {
-        (self.facts.uuid, self.facts.next, self.facts.expected)
+        (self.session.uuid, self.session.next, self.session.expected)
     }
 
     fn lapse_at_ns(&self) -> u64 {
@@ -446,23 +455,23 @@ impl Client {
     }
 
     fn established(&self) -> Result<(), IlinkError> {
-        match self.facts.state {
-            State::Established => Ok(()),
-            state => Err(IlinkError::State { state: state.text() }),
+        match self.session.phase {
+            Phase::Established => Ok(()),
+            phase => Err(IlinkError::State { state: phase.text() }),
         }
     }
 
     fn emit_sequence(&mut self, now_ns: u64, is_lapsed: bool, output: &mut Output<'_>) -> Result<(), IlinkError> {
         let message = Sequence {
-            uuid: self.facts.uuid.into(),
-            next_seq: self.facts.next.into(),
+            uuid: self.session.uuid.into(),
+            next_seq: self.session.next.into(),
             fault_tolerance: u8::MAX,
             lapsed: u8::from(is_lapsed),
         };
         emit(Sequence::KIND, message.as_bytes(), &[], output)?;
         self.keep_alive.sent(now_ns);
         // The venue takes it for the decision to skip, whatever it was sent for.
-        self.facts.skip();
+        self.session.skip();
         Ok(())
     }
 
@@ -475,7 +484,7 @@ impl Client {
     ) -> Result<(), IlinkError> {
         let message = Terminate {
             reason: Text([0; 48]),
-            uuid: self.facts.uuid.into(),
+            uuid: self.session.uuid.into(),
             at_ns: wall_ns.into(),
             error: error.into(),
             split: u8::MAX,
@@ -494,6 +503,6 @@ impl Recovery for Client {
     /// connection, so that a message of an earlier connection was processed where the venue has
     /// told nothing of it and gone on to something else.
     fn fate(&self, number: u64) -> Fate {
-        self.facts.fate(number)
+        self.session.fate(number)
     }
 }

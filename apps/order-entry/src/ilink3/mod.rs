@@ -33,8 +33,8 @@
 mod auth;
 mod client;
 mod client_event;
-mod client_facts;
 mod client_messages;
+mod client_state;
 mod error;
 mod frame;
 mod orders;
@@ -44,7 +44,7 @@ mod reject;
 mod reports;
 mod server;
 mod server_event;
-mod server_facts;
+mod server_state;
 mod session_messages;
 #[cfg(test)]
 mod tests;

@@ -3,10 +3,10 @@
 
 use zerocopy::IntoBytes;
 
-use super::client_facts::VENUE_NUMBER_AT;
+use super::client_state::VENUE_NUMBER_AT;
 use super::ranges::Ranges;
 use super::server_event::{ServerConfig, ServerEvent};
-use super::server_facts::{Facts, State};
+use super::server_state::{Phase, SessionState};
 use super::{
     EstablishmentAck, EstablishmentReject, Frame, IlinkError, KEEP_ALIVE_LAPSED, Missing, NO_UUID, NegotiationReject,
     NegotiationResponse, NotApplied, Retransmission, RetransmitReject, RetransmitRequest, Sequence, Terminate, emit,
@@ -21,7 +21,7 @@ pub struct Server {
     reassembly: Reassembly,
     keep_alive: KeepAlive,
     since_ns: u64,
-    facts: Facts,
+    session: SessionState,
     is_lapse_told: bool,
     owes_terminate: bool,
 }
@@ -33,8 +33,8 @@ impl Server {
             reassembly: Reassembly::new(config.message_len_max),
             keep_alive: KeepAlive::new(u64::MAX, u64::MAX, 0),
             since_ns: 0,
-            facts: Facts {
-                state: State::Closed,
+            session: SessionState {
+                phase: Phase::Closed,
                 uuid: 0,
                 previous: (0, 0),
                 asked: (0, 0, 0),
@@ -56,7 +56,7 @@ impl Server {
     pub fn connected(&mut self, now_ns: u64) {
         self.reassembly.clear();
         self.since_ns = now_ns;
-        self.facts.state = State::Connected;
+        self.session.phase = Phase::Connected;
         (self.is_lapse_told, self.owes_terminate) = (false, false);
     }
 
@@ -72,8 +72,8 @@ impl Server {
         now_ns: u64,
         input: &mut &'i [u8],
     ) -> Result<Option<ServerEvent<'s>>, IlinkError> {
-        let Self { config, reassembly, keep_alive, facts, is_lapse_told, owes_terminate, .. } = self;
-        if facts.state == State::Closed {
+        let Self { config, reassembly, keep_alive, session, is_lapse_told, owes_terminate, .. } = self;
+        if session.phase == Phase::Closed {
             *input = &[];
             return Ok(None);
         }
@@ -84,14 +84,14 @@ impl Server {
         let too_long = |len| IlinkError::TooLong { len, len_max: config.message_len_max };
         let event = match reassembly.next(input, Frame::len, too_long) {
             Ok(None) => return Ok(None),
-            Ok(Some(bytes)) => Frame::parse(bytes).and_then(|frame| facts.take(frame)),
+            Ok(Some(bytes)) => Frame::parse(bytes).and_then(|frame| session.take(frame)),
             Err(error) => Err(error),
         };
         match event {
-            Err(_) => facts.state = State::Closed,
+            Err(_) => session.phase = Phase::Closed,
             Ok(ServerEvent::Terminated { .. }) => {
-                *owes_terminate = facts.state != State::Terminating;
-                facts.state = if *owes_terminate { State::Terminating } else { State::Closed };
+                *owes_terminate = session.phase != Phase::Terminating;
+                session.phase = if *owes_terminate { Phase::Terminating } else { Phase::Closed };
             }
             Ok(_) => {}
         }
@@ -105,12 +105,12 @@ impl Server {
     /// No negotiation waits for an answer, its identifier is not above the last, or the output is
     /// too small for 47 bytes.
     pub fn accept_negotiation(&mut self, output: &mut Output<'_>) -> Result<(), IlinkError> {
-        self.expect(State::Negotiating)?;
-        let (uuid, at_ns, _) = self.facts.asked;
-        if uuid <= self.facts.uuid {
-            return Err(IlinkError::UuidNotRising { last: self.facts.uuid, found: uuid });
+        self.expect(Phase::Negotiating)?;
+        let (uuid, at_ns, _) = self.session.asked;
+        if uuid <= self.session.uuid {
+            return Err(IlinkError::UuidNotRising { last: self.session.uuid, found: uuid });
         }
-        let previous = (self.facts.uuid, self.facts.next - 1);
+        let previous = (self.session.uuid, self.session.next - 1);
         let message = NegotiationResponse {
             uuid: uuid.into(),
             at_ns: at_ns.into(),
@@ -122,15 +122,15 @@ impl Server {
             environment: u8::MAX,
         };
         emit(NegotiationResponse::KIND, message.as_bytes(), &[0, 0], output)?;
-        self.facts = Facts {
-            state: State::Connected,
+        self.session = SessionState {
+            phase: Phase::Connected,
             uuid,
             previous,
             next: 1,
             expected: 1,
             not_applied: Ranges::EMPTY,
             owed: Ranges::EMPTY,
-            ..self.facts
+            ..self.session
         };
         Ok(())
     }
@@ -146,8 +146,8 @@ impl Server {
         reason: &Text<48>,
         output: &mut Output<'_>,
     ) -> Result<(), IlinkError> {
-        self.expect(State::Negotiating)?;
-        let (uuid, at_ns, _) = self.facts.asked;
+        self.expect(Phase::Negotiating)?;
+        let (uuid, at_ns, _) = self.session.asked;
         let message = NegotiationReject {
             reason: *reason,
             uuid: uuid.into(),
@@ -158,7 +158,7 @@ impl Server {
             environment: u8::MAX,
         };
         emit(NegotiationReject::KIND, message.as_bytes(), &[], output)?;
-        self.facts.state = State::Closed;
+        self.session.phase = Phase::Closed;
         Ok(())
     }
 
@@ -170,35 +170,36 @@ impl Server {
     /// below what was received (reject it then), or the output is too small for 51 bytes. Each hole
     /// takes 29 more, with a [`tick`](Self::tick) later where there is no room.
     pub fn accept_establishment(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
-        self.expect(State::Establishing)?;
-        let (uuid, at_ns, next) = self.facts.asked;
-        if uuid != self.facts.uuid {
-            return Err(IlinkError::Uuid { expected: self.facts.uuid, found: uuid });
+        self.expect(Phase::Establishing)?;
+        let (uuid, at_ns, next) = self.session.asked;
+        if uuid != self.session.uuid {
+            return Err(IlinkError::Uuid { expected: self.session.uuid, found: uuid });
         }
-        if next < self.facts.expected {
-            return Err(IlinkError::LowNumber { expected: self.facts.expected, found: next });
+        if next < self.session.expected {
+            return Err(IlinkError::LowNumber { expected: self.session.expected, found: next });
         }
-        let is_first = self.facts.next == 1;
-        let (previous_uuid, previous_seq) = if is_first { self.facts.previous } else { (uuid, self.facts.next - 1) };
+        let is_first = self.session.next == 1;
+        let (previous_uuid, previous_seq) =
+            if is_first { self.session.previous } else { (uuid, self.session.next - 1) };
         let message = EstablishmentAck {
             uuid: uuid.into(),
             at_ns: at_ns.into(),
-            next_seq: self.facts.next.into(),
+            next_seq: self.session.next.into(),
             previous_seq: previous_seq.into(),
             previous_uuid: previous_uuid.into(),
-            keep_alive_ms: self.facts.keep_alive_ms.into(),
+            keep_alive_ms: self.session.keep_alive_ms.into(),
             key_expires_days: u16::MAX.into(),
             fault_tolerance: 1,
             split: u8::MAX,
             environment: u8::MAX,
         };
         emit(EstablishmentAck::KIND, message.as_bytes(), &[], output)?;
-        let interval_ns = u64::from(self.facts.keep_alive_ms) * 1_000_000;
+        let interval_ns = u64::from(self.session.keep_alive_ms) * 1_000_000;
         self.keep_alive = KeepAlive::new(interval_ns, 2 * interval_ns, now_ns);
-        self.facts.state = State::Established;
-        self.facts.miss_until(next);
+        self.session.phase = Phase::Established;
+        self.session.miss_until(next);
         // All that is still missing, not the newest hole alone. The rest follows by `tick`.
-        (self.facts.owed, self.facts.again_uuid) = (self.facts.not_applied, uuid);
+        (self.session.owed, self.session.again_uuid) = (self.session.not_applied, uuid);
         match self.emit_not_applied(now_ns, output) {
             Err(IlinkError::OutputFull(_)) => Ok(()),
             done => done,
@@ -217,20 +218,20 @@ impl Server {
         reason: &Text<48>,
         output: &mut Output<'_>,
     ) -> Result<(), IlinkError> {
-        self.expect(State::Establishing)?;
-        let (uuid, at_ns, _) = self.facts.asked;
+        self.expect(Phase::Establishing)?;
+        let (uuid, at_ns, _) = self.session.asked;
         let message = EstablishmentReject {
             reason: *reason,
             uuid: uuid.into(),
             at_ns: at_ns.into(),
-            next_seq: self.facts.expected.into(),
+            next_seq: self.session.expected.into(),
             error: error.into(),
             fault_tolerance: 1,
             split: u8::MAX,
             environment: u8::MAX,
         };
         emit(EstablishmentReject::KIND, message.as_bytes(), &[], output)?;
-        self.facts.state = State::Closed;
+        self.session.phase = Phase::Closed;
         Ok(())
     }
 
@@ -249,10 +250,10 @@ impl Server {
         tail: &[u8],
         output: &mut Output<'_>,
     ) -> Result<u32, IlinkError> {
-        let number = self.facts.next;
+        let number = self.session.next;
         let after = number.checked_add(1).ok_or(IlinkError::NumbersUsedUp)?;
-        self.emit_numbered(now_ns, (self.facts.uuid, number), template, block, tail, output)?;
-        self.facts.next = after;
+        self.emit_numbered(now_ns, (self.session.uuid, number), template, block, tail, output)?;
+        self.session.next = after;
         Ok(number)
     }
 
@@ -272,7 +273,7 @@ impl Server {
         tail: &[u8],
         output: &mut Output<'_>,
     ) -> Result<(), IlinkError> {
-        self.emit_numbered(now_ns, (self.facts.again_uuid, number), template, block, tail, output)
+        self.emit_numbered(now_ns, (self.session.again_uuid, number), template, block, tail, output)
     }
 
     fn emit_numbered(
@@ -284,7 +285,7 @@ impl Server {
         tail: &[u8],
         output: &mut Output<'_>,
     ) -> Result<(), IlinkError> {
-        self.expect(State::Established)?;
+        self.expect(Phase::Established)?;
         let short = IlinkError::Length { template, expected: 12, found: block.len() };
         if block.len() < 12 {
             return Err(short);
@@ -302,8 +303,8 @@ impl Server {
     ///
     /// The numbers are used up.
     pub fn number_unsent(&mut self) -> Result<u32, IlinkError> {
-        let number = self.facts.next;
-        self.facts.next = number.checked_add(1).ok_or(IlinkError::NumbersUsedUp)?;
+        let number = self.session.next;
+        self.session.next = number.checked_add(1).ok_or(IlinkError::NumbersUsedUp)?;
         Ok(number)
     }
 
@@ -319,7 +320,7 @@ impl Server {
         request: &RetransmitRequest,
         output: &mut Output<'_>,
     ) -> Result<(), IlinkError> {
-        self.expect(State::Established)?;
+        self.expect(Phase::Established)?;
         let message = Retransmission {
             uuid: request.uuid,
             last_uuid: request.last_uuid,
@@ -330,7 +331,7 @@ impl Server {
         };
         emit(Retransmission::KIND, message.as_bytes(), &[], output)?;
         let last_uuid = request.last_uuid.get();
-        self.facts.again_uuid = if last_uuid == NO_UUID { self.facts.uuid } else { last_uuid };
+        self.session.again_uuid = if last_uuid == NO_UUID { self.session.uuid } else { last_uuid };
         self.keep_alive.sent(now_ns);
         Ok(())
     }
@@ -348,7 +349,7 @@ impl Server {
         reason: &Text<48>,
         output: &mut Output<'_>,
     ) -> Result<(), IlinkError> {
-        self.expect(State::Established)?;
+        self.expect(Phase::Established)?;
         let message = RetransmitReject {
             reason: *reason,
             uuid: request.uuid,
@@ -368,9 +369,9 @@ impl Server {
     ///
     /// Not established, or the output is too small for 79 bytes.
     pub fn terminate(&mut self, now_ns: u64, error: u16, output: &mut Output<'_>) -> Result<(), IlinkError> {
-        self.expect(State::Established)?;
+        self.expect(Phase::Established)?;
         self.emit_terminate(now_ns, error, output)?;
-        (self.facts.state, self.facts.terminating_ns) = (State::Terminating, now_ns);
+        (self.session.phase, self.session.terminating_ns) = (Phase::Terminating, now_ns);
         Ok(())
     }
 
@@ -385,42 +386,42 @@ impl Server {
         if self.owes_terminate {
             self.emit_terminate(now_ns, 0, output)?;
             self.owes_terminate = false;
-            self.facts.state = State::Closed;
+            self.session.phase = Phase::Closed;
         }
-        match self.facts.state {
-            State::Closed => return Ok(()),
-            State::Connected | State::Negotiating | State::Establishing => {
+        match self.session.phase {
+            Phase::Closed => return Ok(()),
+            Phase::Connected | Phase::Negotiating | Phase::Establishing => {
                 let waited_ns = now_ns.saturating_sub(self.since_ns);
                 if waited_ns < self.config.login_ns_max {
                     return Ok(());
                 }
-                self.facts.state = State::Closed;
+                self.session.phase = Phase::Closed;
                 return Err(IlinkError::LoginTimeout { waited_ns });
             }
-            State::Terminating => {
-                let waited_ns = now_ns.saturating_sub(self.facts.terminating_ns);
+            Phase::Terminating => {
+                let waited_ns = now_ns.saturating_sub(self.session.terminating_ns);
                 if waited_ns >= self.config.terminate_ns_max {
-                    self.facts.state = State::Closed;
+                    self.session.phase = Phase::Closed;
                     return Err(IlinkError::TerminateTimeout { waited_ns });
                 }
                 // Nothing is said behind a termination.
                 return Ok(());
             }
-            State::Established => {}
+            Phase::Established => {}
         }
         self.emit_not_applied(now_ns, output)?;
         if let Some(silence_ns) = self.keep_alive.dead_silence_ns(now_ns) {
-            if self.facts.state == State::Established {
+            if self.session.phase == Phase::Established {
                 self.emit_terminate(now_ns, KEEP_ALIVE_LAPSED, output)?;
             }
-            self.facts.state = State::Closed;
+            self.session.phase = Phase::Closed;
             return Err(IlinkError::Silence { silence_ns });
         }
         let lapse = !self.is_lapse_told && now_ns >= self.lapse_at_ns();
-        if self.facts.state == State::Established && (lapse || self.keep_alive.is_heartbeat_due(now_ns)) {
+        if self.session.phase == Phase::Established && (lapse || self.keep_alive.is_heartbeat_due(now_ns)) {
             let message = Sequence {
-                uuid: self.facts.uuid.into(),
-                next_seq: self.facts.next.into(),
+                uuid: self.session.uuid.into(),
+                next_seq: self.session.next.into(),
                 fault_tolerance: 1,
                 lapsed: u8::from(lapse),
             };
@@ -433,45 +434,49 @@ impl Server {
 
     /// When [`tick`](Self::tick) has something to do; `None` where there is no connection.
     pub fn deadline_ns(&self) -> Option<u64> {
-        match self.facts.state {
+        match self.session.phase {
             _ if self.owes_terminate => Some(0),
-            State::Closed => None,
-            State::Terminating => Some(self.facts.terminating_ns.saturating_add(self.config.terminate_ns_max)),
-            State::Established if !self.facts.owed.is_empty() => Some(0),
-            State::Connected | State::Negotiating | State::Establishing => {
+            Phase::Closed => None,
+            Phase::Terminating => Some(self.session.terminating_ns.saturating_add(self.config.terminate_ns_max)),
+            Phase::Established if !self.session.owed.is_empty() => Some(0),
+            Phase::Connected | Phase::Negotiating | Phase::Establishing => {
                 Some(self.since_ns.saturating_add(self.config.login_ns_max))
             }
-            State::Established if !self.is_lapse_told => Some(self.keep_alive.deadline_ns().min(self.lapse_at_ns())),
-            State::Established => Some(self.keep_alive.deadline_ns()),
+            Phase::Established if !self.is_lapse_told => Some(self.keep_alive.deadline_ns().min(self.lapse_at_ns())),
+            Phase::Established => Some(self.keep_alive.deadline_ns()),
         }
     }
 
     /// The connection is closed or broken.
     pub fn disconnected(&mut self) {
-        self.facts.state = State::Closed;
+        self.session.phase = Phase::Closed;
         self.owes_terminate = false;
     }
 
     /// The session's identifier, our next number and the client's next.
     pub fn numbers(&self) -> (u64, u32, u32) {
-        (self.facts.uuid, self.facts.next, self.facts.expected)
+        (self.session.uuid, self.session.next, self.session.expected)
     }
 
     fn lapse_at_ns(&self) -> u64 {
-        self.keep_alive.dead_at_ns().saturating_sub(u64::from(self.facts.keep_alive_ms) * 1_000_000)
+        self.keep_alive.dead_at_ns().saturating_sub(u64::from(self.session.keep_alive_ms) * 1_000_000)
     }
 
-    fn expect(&self, state: State) -> Result<(), IlinkError> {
-        if self.facts.state == state { Ok(()) } else { Err(IlinkError::State { state: self.facts.state.text() }) }
+    fn expect(&self, phase: Phase) -> Result<(), IlinkError> {
+        if self.session.phase == phase { Ok(()) } else { Err(IlinkError::State { state: self.session.phase.text() }) }
     }
 
     fn emit_not_applied(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
-        while let Some(&missing) = self.facts.owed.as_slice().first() {
+        while let Some(&missing) = self.session.owed.as_slice().first() {
             let Missing { from, count } = missing;
-            let message =
-                NotApplied { uuid: self.facts.uuid.into(), from_seq: from.into(), count: count.into(), split: u8::MAX };
+            let message = NotApplied {
+                uuid: self.session.uuid.into(),
+                from_seq: from.into(),
+                count: count.into(),
+                split: u8::MAX,
+            };
             emit(NotApplied::KIND, message.as_bytes(), &[], output)?;
-            self.facts.owed.remove(missing);
+            self.session.owed.remove(missing);
             self.keep_alive.sent(now_ns);
         }
         Ok(())
@@ -480,7 +485,7 @@ impl Server {
     fn emit_terminate(&mut self, now_ns: u64, error: u16, output: &mut Output<'_>) -> Result<(), IlinkError> {
         let message = Terminate {
             reason: Text([0; 48]),
-            uuid: self.facts.uuid.into(),
+            uuid: self.session.uuid.into(),
             at_ns: 0.into(),
             error: error.into(),
             split: u8::MAX,

@@ -73,7 +73,8 @@ pub(super) const fn cross_type(time_in_force: TimeInForce) -> CrossType {
 }
 
 /// Whether the order does not live behind its first chance to trade. One of an auction does not,
-/// because it would join the continuous market else.
+/// because it would join the continuous market else, and with another life Nasdaq takes one that
+/// comes late for an imbalance-only order (Nasdaq's quick reference guide of its crosses).
 pub(super) const fn is_immediate(time_in_force: TimeInForce) -> bool {
     !matches!(time_in_force, TimeInForce::Day)
 }

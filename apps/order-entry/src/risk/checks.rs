@@ -8,7 +8,7 @@ use super::levels::{Ask, Level};
 use super::limits::{InstrumentLimits, Limits, RateLimits, SelfMatch};
 use super::multiplier::Multiplier;
 use super::order::{InstrumentIdx, Market, NewOrder, Replace, Route};
-use super::passed::{Passed, Pending, Poured};
+use super::passed::{Passed, Pending, TakenTokens};
 use super::rate::{Bucket, Overflow, Rate};
 use super::reject::{Limit, RiskReject};
 use super::reservation::{Terms, level_price, notional};
@@ -128,10 +128,10 @@ impl RiskGate {
             port: (&mut port.0.orders, port.1.orders),
             unit: (&mut unit.0.orders, unit.1.orders),
         };
-        let poured = filled.pour(now_ns)?;
-        let poured_levels = levels.pour(limits, strategy, now_ns)?;
+        let tokens = filled.take_tokens(now_ns)?;
+        let level_tokens = levels.take_tokens(limits, strategy, now_ns)?;
         let of = Pending { slot, instrument, side, is_market, route, strategy, ..Pending::NONE };
-        *pending = Pending { terms, notional, found, poured, poured_levels, ..of };
+        *pending = Pending { terms, notional, found, tokens, level_tokens, ..of };
         Ok(Passed { price })
     }
 
@@ -165,7 +165,7 @@ impl RiskGate {
         let notional = notional(multiplier, order.qty, order.price);
         levels.check(limits, sums.account, &Ask { strategy, side, qty: order.qty, notional, notional_more })?;
         let (port, unit) = routed(limits, (ports, units), order.route)?;
-        let poured_levels = levels.pour(limits, strategy, now_ns)?;
+        let level_tokens = levels.take_tokens(limits, strategy, now_ns)?;
         Filled {
             instrument: (&mut sums.exposure.orders_bucket, sums.limits.rates.orders),
             port: (&mut port.0.orders, port.1.orders),
@@ -175,7 +175,7 @@ impl RiskGate {
 
         sums.exposure.hold(side, held, needed);
         sums.account.hold(side, held, needed);
-        levels.commit(strategy, &poured_levels);
+        levels.commit(strategy, &level_tokens);
         levels.hold(strategy, side, held, needed);
         sums.exposure.levels.of_mut(side).add(side, terms.price);
         let reservation = &mut reservations[slot];
@@ -282,18 +282,18 @@ impl<'a> Sums<'a> {
 impl Filled<'_> {
     /// The three buckets with one message more.
     #[inline(always)]
-    fn pour(&mut self, now_ns: u64) -> Result<Poured, RiskReject> {
-        Ok(Poured {
-            instrument: pour(&mut *self.instrument.0, self.instrument.1, now_ns, Limit::InstrumentRate)?,
-            port: pour(&mut *self.port.0, self.port.1, now_ns, Limit::PortRate)?,
-            unit: pour(&mut *self.unit.0, self.unit.1, now_ns, Limit::UnitRate)?,
+    fn take_tokens(&mut self, now_ns: u64) -> Result<TakenTokens, RiskReject> {
+        Ok(TakenTokens {
+            instrument: take_token(&mut *self.instrument.0, self.instrument.1, now_ns, Limit::InstrumentRate)?,
+            port: take_token(&mut *self.port.0, self.port.1, now_ns, Limit::PortRate)?,
+            unit: take_token(&mut *self.unit.0, self.unit.1, now_ns, Limit::UnitRate)?,
         })
     }
 
     /// Puts one message more into all three buckets, or into none.
     #[inline(always)]
     fn with_one(mut self, now_ns: u64) -> Result<(), RiskReject> {
-        let Poured { instrument, port, unit } = self.pour(now_ns)?;
+        let TakenTokens { instrument, port, unit } = self.take_tokens(now_ns)?;
         self.instrument.0.commit(instrument);
         self.port.0.commit(port);
         self.unit.0.commit(unit);
@@ -368,7 +368,7 @@ fn edge(reference: Price, side: Side, collar_bps: u32) -> Price {
 
 /// The bucket with one message more, or the limit that it would break.
 #[inline(always)]
-pub(super) fn pour(bucket: &mut Bucket, rate: Rate, now_ns: u64, limit: Limit) -> Result<Bucket, RiskReject> {
+pub(super) fn take_token(bucket: &mut Bucket, rate: Rate, now_ns: u64, limit: Limit) -> Result<Bucket, RiskReject> {
     bucket.with_one(rate, now_ns).map_err(|Overflow(messages)| reject(limit, rate.burst() as i64, messages as i64))
 }
 

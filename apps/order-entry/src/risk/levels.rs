@@ -13,7 +13,7 @@ use core::fmt;
 
 use market::Side;
 
-use super::checks::{pour, reject};
+use super::checks::{reject, take_token};
 use super::exposure::Account;
 use super::limits::Limits;
 use super::order::StrategyIdx;
@@ -77,12 +77,12 @@ struct OfStrategy {
 
 /// The buckets of both levels with one message more.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PouredLevels {
+pub(super) struct LevelTokens {
     strategy: Bucket,
     firm: Bucket,
 }
 
-impl PouredLevels {
+impl LevelTokens {
     pub(super) const EMPTY: Self = Self { strategy: Bucket::EMPTY, firm: Bucket::EMPTY };
 }
 
@@ -129,29 +129,29 @@ impl Levels {
 
     /// The buckets with one message more, for [`Levels::commit`].
     #[inline]
-    pub(super) fn pour(
+    pub(super) fn take_tokens(
         &mut self,
         limits: &Limits,
         strategy: StrategyIdx,
         now_ns: u64,
-    ) -> Result<PouredLevels, RiskReject> {
-        let mut poured = PouredLevels::EMPTY;
+    ) -> Result<LevelTokens, RiskReject> {
+        let mut tokens = LevelTokens::EMPTY;
         let idx = usize::from(strategy.0);
         if let (Some(of), Some(strategy)) = (limits.strategies.get(idx), self.strategies.get_mut(idx)) {
-            poured.strategy = pour(&mut strategy.orders, of.orders, now_ns, Limit::StrategyRate)?;
+            tokens.strategy = take_token(&mut strategy.orders, of.orders, now_ns, Limit::StrategyRate)?;
         }
         if let Some(firm) = &limits.firm {
-            poured.firm = pour(&mut self.firm_orders, firm.orders, now_ns, Limit::FirmRate)?;
+            tokens.firm = take_token(&mut self.firm_orders, firm.orders, now_ns, Limit::FirmRate)?;
         }
-        Ok(poured)
+        Ok(tokens)
     }
 
     #[inline]
-    pub(super) fn commit(&mut self, strategy: StrategyIdx, poured: &PouredLevels) {
+    pub(super) fn commit(&mut self, strategy: StrategyIdx, tokens: &LevelTokens) {
         if let Some(of) = self.strategies.get_mut(usize::from(strategy.0)) {
-            of.orders.commit(poured.strategy);
+            of.orders.commit(tokens.strategy);
         }
-        self.firm_orders.commit(poured.firm);
+        self.firm_orders.commit(tokens.firm);
     }
 
     /// Moves what an order of the strategy holds from `held` to `needed`.

@@ -6,7 +6,7 @@ use market::{Price, Side};
 
 use super::duplicates::Found;
 use super::gate::RiskGate;
-use super::levels::PouredLevels;
+use super::levels::LevelTokens;
 use super::order::{InstrumentIdx, Route, StrategyIdx};
 use super::rate::Bucket;
 use super::reservation::{Held, Terms, level_price};
@@ -38,8 +38,8 @@ pub(super) struct Pending {
     pub(super) terms: Terms,
     pub(super) notional: i64,
     pub(super) found: Found,
-    pub(super) poured: Poured,
-    pub(super) poured_levels: PouredLevels,
+    pub(super) tokens: TakenTokens,
+    pub(super) level_tokens: LevelTokens,
 }
 
 impl Pending {
@@ -54,14 +54,14 @@ impl Pending {
         terms: Terms { price: Price(0), leaves: 0 },
         notional: 0,
         found: Found::NONE,
-        poured: Poured { instrument: Bucket::EMPTY, port: Bucket::EMPTY, unit: Bucket::EMPTY },
-        poured_levels: PouredLevels::EMPTY,
+        tokens: TakenTokens { instrument: Bucket::EMPTY, port: Bucket::EMPTY, unit: Bucket::EMPTY },
+        level_tokens: LevelTokens::EMPTY,
     };
 }
 
 /// The buckets that the order fills, with one message more.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Poured {
+pub(super) struct TakenTokens {
     pub(super) instrument: Bucket,
     pub(super) port: Bucket,
     pub(super) unit: Bucket,
@@ -74,18 +74,18 @@ impl RiskGate {
     pub(crate) fn hold(&mut self, _: &Passed, now_ns: u64) {
         let Self { pending, exposures, levels, limits, .. } = self;
         let Pending { slot, instrument, side, is_market, route, strategy, terms, notional, .. } = *pending;
-        let (found, poured) = (&pending.found, &pending.poured);
+        let (found, tokens) = (&pending.found, &pending.tokens);
         let held = Held { qty: terms.leaves, notional };
         self.passed += 1;
-        self.ports[route.port as usize].orders.commit(poured.port);
-        self.units[route.unit as usize].orders.commit(poured.unit);
+        self.ports[route.port as usize].orders.commit(tokens.port);
+        self.units[route.unit as usize].orders.commit(tokens.unit);
         self.duplicates.insert(found, now_ns, limits.account.duplicate_window_ns);
         let exposure = &mut exposures.instruments[instrument.0 as usize];
-        exposure.orders_bucket.commit(poured.instrument);
+        exposure.orders_bucket.commit(tokens.instrument);
         exposure.hold(side, Held::default(), held);
         exposure.levels.of_mut(side).add(side, level_price(is_market, side, terms.price));
         exposures.account.hold(side, Held::default(), held);
-        levels.commit(strategy, &pending.poured_levels);
+        levels.commit(strategy, &pending.level_tokens);
         levels.hold(strategy, side, Held::default(), held);
         let reservation = &mut self.reservations[slot];
         // Replaces of the slot's order before ended with it.

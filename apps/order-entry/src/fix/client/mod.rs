@@ -172,12 +172,12 @@ impl FixClient {
         if let Some(end) = self.session.tick(now) {
             return Err(self.ended(end));
         }
-        self.mind_question(now)
+        self.check_question(now)
     }
 
     /// A session that does not settle takes no order and no cancel, so a question without an answer
     /// is asked once more, and then ends the connection.
-    fn mind_question(&mut self, now: Now) -> Result<(), SessionError> {
+    fn check_question(&mut self, now: Now) -> Result<(), SessionError> {
         let Stage::Asking { id, since_ns, is_again } = self.stage else { return Ok(()) };
         let timeout_ns = self.session.missing_timeout_ns().unwrap_or(ANSWER_TIMEOUT_NS);
         if !self.session.is_logged_on() || now.steady_ns.saturating_sub(since_ns) < timeout_ns {

@@ -17,7 +17,7 @@ impl<S: MessageStore> Session<S> {
             self.take(now, place);
             return true;
         }
-        self.mind_hole(now);
+        self.check_hole(now);
         match self.receiver.next_input() {
             None => return false,
             Some(Input::Message(place)) => self.take(now, place),

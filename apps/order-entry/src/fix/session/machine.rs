@@ -218,7 +218,7 @@ impl<S: MessageStore> Session<S> {
         }
         self.run_timers(now);
         self.resend_some(now);
-        self.mind_hole(now);
+        self.check_hole(now);
         let end = self.closing.take()?;
         self.state = State::Down;
         Some(end)

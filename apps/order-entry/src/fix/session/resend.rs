@@ -97,7 +97,7 @@ impl<S: MessageStore> Session<S> {
 
     /// Requests again where the last request is answered and something is missing still, or where
     /// no answer comes. After [`REQUESTS_MAX`] without progress the session ends.
-    pub(super) fn mind_hole(&mut self, now: Now) {
+    pub(super) fn check_hole(&mut self, now: Now) {
         let Some(hole) = self.hole else { return };
         let next_in = self.sender.store.next_in();
         let waited_ns = now.steady_ns.saturating_sub(hole.since_ns);

@@ -1,12 +1,12 @@
-//! What received messages change of a server: its state, the numbers of both ends, what is missing.
+//! What received messages change of a server: its phase, the numbers of both ends, what is missing.
 
-use super::client_facts::{CLIENT_NUMBER_AT, number_at};
+use super::client_state::{CLIENT_NUMBER_AT, number_at};
 use super::ranges::Ranges;
 use super::server_event::ServerEvent;
 use super::{Establish, Frame, IlinkError, Missing, Negotiate, RETRANSMIT_MAX, RetransmitRequest, Sequence, Terminate};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum Phase {
     Closed,
     Connected,
     Negotiating,
@@ -15,7 +15,7 @@ pub(super) enum State {
     Terminating,
 }
 
-impl State {
+impl Phase {
     pub(super) const fn text(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -30,8 +30,8 @@ impl State {
 
 /// What received messages change.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Facts {
-    pub(super) state: State,
+pub(super) struct SessionState {
+    pub(super) phase: Phase,
     pub(super) uuid: u64,
     pub(super) previous: (u64, u32),
     /// The identifier, time and next number of the open request.
@@ -49,11 +49,11 @@ pub(super) struct Facts {
     pub(super) terminating_ns: u64,
 }
 
-impl Facts {
+impl SessionState {
     #[inline]
     pub(super) fn take<'p>(&mut self, frame: Frame<'p>) -> Result<ServerEvent<'p>, IlinkError> {
         let template = frame.template;
-        let is_live = matches!(self.state, State::Established | State::Terminating);
+        let is_live = matches!(self.phase, Phase::Established | Phase::Terminating);
         match template {
             514.. if is_live => self.message(frame),
             Sequence::KIND if is_live => {
@@ -73,20 +73,20 @@ impl Facts {
                 self.same_uuid(message.uuid.get())?;
                 Ok(ServerEvent::Terminated { error: message.error.get() })
             }
-            Negotiate::KIND if self.state == State::Connected => {
+            Negotiate::KIND if self.phase == Phase::Connected => {
                 let message: &Negotiate = frame.view()?;
                 self.asked = (message.uuid.get(), message.at_ns.get(), 0);
-                self.state = State::Negotiating;
+                self.phase = Phase::Negotiating;
                 Ok(ServerEvent::Negotiate(message))
             }
-            Establish::KIND if self.state == State::Connected => {
+            Establish::KIND if self.phase == Phase::Connected => {
                 let message: &Establish = frame.view()?;
                 self.asked = (message.uuid.get(), message.at_ns.get(), message.next_seq.get());
                 self.keep_alive_ms = message.keep_alive_ms.get();
-                self.state = State::Establishing;
+                self.phase = Phase::Establishing;
                 Ok(ServerEvent::Establish(message))
             }
-            RetransmitRequest::KIND if self.state == State::Established => {
+            RetransmitRequest::KIND if self.phase == Phase::Established => {
                 let message: &RetransmitRequest = frame.view()?;
                 self.same_uuid(message.uuid.get())?;
                 if !(1..=RETRANSMIT_MAX).contains(&message.count.get()) {
@@ -94,7 +94,7 @@ impl Facts {
                 }
                 Ok(ServerEvent::RetransmitRequest(message))
             }
-            _ => Err(IlinkError::Unexpected { template, state: self.state.text() }),
+            _ => Err(IlinkError::Unexpected { template, state: self.phase.text() }),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What received messages change of a client: its state, the numbers of both ends, what is missing.
+//! What received messages change of a client: its phase, the numbers of both ends, what is missing.
 
 use super::client_event::{ClientEvent, Missing};
 use super::ranges::Ranges;
@@ -9,7 +9,7 @@ use super::{
 use crate::session::{Fate, Resend};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum Phase {
     Closed,
     Negotiating,
     Negotiated,
@@ -18,7 +18,7 @@ pub(super) enum State {
     Terminating,
 }
 
-impl State {
+impl Phase {
     pub(super) const fn text(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -33,8 +33,8 @@ impl State {
 
 /// What received messages change.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Facts {
-    pub(super) state: State,
+pub(super) struct SessionState {
+    pub(super) phase: Phase,
     pub(super) uuid: u64,
     /// The identifier that is being negotiated.
     pub(super) asked_uuid: u64,
@@ -74,11 +74,11 @@ pub(super) fn number_at(frame: &Frame<'_>, at: usize) -> Result<u32, IlinkError>
     Ok(u32::from_le_bytes(*bytes))
 }
 
-impl Facts {
+impl SessionState {
     #[inline]
     pub(super) fn take<'p>(&mut self, frame: Frame<'p>) -> Result<ClientEvent<'p>, IlinkError> {
         let template = frame.template;
-        let is_live = matches!(self.state, State::Established | State::Terminating);
+        let is_live = matches!(self.phase, Phase::Established | Phase::Terminating);
         match template {
             // Of the venue's application messages all have number and identifier in front.
             519.. if is_live => self.message(frame),
@@ -103,28 +103,28 @@ impl Facts {
     /// Answers to requests of the session.
     #[cold]
     fn rare<'p>(&mut self, frame: Frame<'p>) -> Result<ClientEvent<'p>, IlinkError> {
-        match (frame.template, self.state) {
-            (NegotiationResponse::KIND, State::Negotiating) => {
+        match (frame.template, self.phase) {
+            (NegotiationResponse::KIND, Phase::Negotiating) => {
                 let message: &NegotiationResponse = frame.view()?;
                 self.echo(&frame, message.uuid.get(), message.at_ns.get())?;
                 self.negotiated();
                 Ok(ClientEvent::Negotiated { key_expires_days: message.key_expires_days.get() })
             }
-            (NegotiationReject::KIND, State::Negotiating) => {
+            (NegotiationReject::KIND, Phase::Negotiating) => {
                 let message: &NegotiationReject = frame.view()?;
                 self.echo(&frame, message.uuid.get(), message.at_ns.get())?;
-                self.state = State::Closed;
+                self.phase = Phase::Closed;
                 Ok(ClientEvent::Refused { error: message.error.get(), reason: message.reason, next: None })
             }
-            (EstablishmentAck::KIND, State::Establishing) => self.established(&frame),
-            (EstablishmentReject::KIND, State::Establishing) => {
+            (EstablishmentAck::KIND, Phase::Establishing) => self.established(&frame),
+            (EstablishmentReject::KIND, Phase::Establishing) => {
                 let message: &EstablishmentReject = frame.view()?;
                 self.echo(&frame, message.uuid.get(), message.at_ns.get())?;
-                self.state = State::Closed;
+                self.phase = Phase::Closed;
                 let next = Some(message.next_seq.get());
                 Ok(ClientEvent::Refused { error: message.error.get(), reason: message.reason, next })
             }
-            (Retransmission::KIND, State::Established) => {
+            (Retransmission::KIND, Phase::Established) => {
                 let message: &Retransmission = frame.view()?;
                 self.echo(&frame, message.uuid.get(), message.at_ns.get())?;
                 let follows = Missing { from: message.from_seq.get(), count: message.count.get().into() };
@@ -133,13 +133,13 @@ impl Facts {
                 }
                 Ok(ClientEvent::Retransmission(follows))
             }
-            (RetransmitReject::KIND, State::Established) => {
+            (RetransmitReject::KIND, Phase::Established) => {
                 let message: &RetransmitReject = frame.view()?;
                 self.echo(&frame, message.uuid.get(), message.at_ns.get())?;
                 self.open_request = None;
                 Ok(ClientEvent::RetransmitRejected { error: message.error.get(), reason: message.reason })
             }
-            (template, state) => Err(IlinkError::Unexpected { template, state: state.text() }),
+            (template, phase) => Err(IlinkError::Unexpected { template, state: phase.text() }),
         }
     }
 
@@ -156,7 +156,7 @@ impl Facts {
             let count = last.saturating_add(1).saturating_sub(expected);
             (count > 0).then_some((before, Missing { from: expected, count }))
         });
-        self.state = State::Established;
+        self.phase = Phase::Established;
         self.next_at_login = self.next;
         Ok(ClientEvent::Established { missed, missed_before, previous: (uuid, last) })
     }
@@ -166,7 +166,7 @@ impl Facts {
     fn negotiated(&mut self) {
         let before = (self.uuid > 0).then_some((self.uuid, self.expected));
         *self = Self {
-            state: State::Negotiated,
+            phase: Phase::Negotiated,
             uuid: self.asked_uuid,
             before,
             next: 1,
@@ -250,7 +250,7 @@ impl Facts {
 
     /// The identifier of a message that may answer a negotiation.
     fn asked_uuid(&self, found: u64) -> Result<(), IlinkError> {
-        let expected = if self.state == State::Negotiating { self.asked_uuid } else { self.uuid };
+        let expected = if self.phase == Phase::Negotiating { self.asked_uuid } else { self.uuid };
         if found == expected { Ok(()) } else { Err(IlinkError::Uuid { expected, found }) }
     }
 
@@ -264,7 +264,7 @@ impl Facts {
 
     /// What became of our message `number`.
     pub(super) fn fate(&self, number: u64) -> Fate {
-        if !matches!(self.state, State::Established | State::Terminating) {
+        if !matches!(self.phase, Phase::Established | Phase::Terminating) {
             return Fate::Unknown { resend: None };
         }
         let Ok(number) = u32::try_from(number) else { return Fate::Unknown { resend: None } };
