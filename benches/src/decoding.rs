@@ -1,4 +1,4 @@
-//! Packets of messages and their decoders: from the bytes of a datagram to normalised events.
+//! Packets of messages and their decoders: from the bytes of a datagram to normalized events.
 
 use std::hint::black_box;
 use std::time;

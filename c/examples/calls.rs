@@ -39,8 +39,7 @@ impl App for Heard {
 }
 
 fn port(address: SocketAddrV4) -> EmbeddedPort<Heard> {
-    let network = format!("{}/24", address.ip()).parse().expect("an address");
-    let port = Port::open("memory:calls").expect("a wire").address(network).unpinned().log(|_| ());
+    let port = Port::open("memory:calls").expect("a wire").address(*address.ip(), 24).unpinned().log(|_| ());
     let mut port = port.embed(Heard::default()).expect("some MB");
     port.subscribe(udp(*address.ip(), address.port())).expect("it is ours");
     port

@@ -171,9 +171,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
 
 /// An interface that is ours: the ticks are subscribed to, and the trader connects to its gateway.
 fn on_a_port(interface: &str, address: &str, gateway: SocketAddrV4) -> Result<(), Box<dyn Error>> {
-    let address = cli::parse(address, "an address with its network's length, like 10.0.0.2/24")?;
+    let prefix: Ipv4Prefix = cli::parse(address, "an address with its network's length, like 10.0.0.2/24")?;
     let ticks = multicast(TICKS.group, TICKS.port).consumer(CONSUMER.0);
-    let port = Port::open(interface)?.named("order").address(address).tcp().subscribe(ticks);
+    let port = Port::open(interface)?.named("order").address(prefix.address(), prefix.len()).tcp().subscribe(ticks);
     Ok(port.run_app(Trader::new(gateway))?)
 }
 

@@ -21,7 +21,7 @@ use wirepath::pipeline::tcp::{
 };
 use wirepath::pipeline::{App, Cx};
 use wirepath::port::{Port, listen};
-use wirepath::proto::ConsumerId;
+use wirepath::proto::{ConsumerId, Ipv4Prefix};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::worker::Worker;
 
@@ -139,9 +139,14 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
 
 /// An interface that is ours. Beside the kernel it would have no `address`.
 fn on_a_port(interface: &str, address: &str) -> Result<(), Box<dyn Error>> {
-    let address = cli::parse(address, "an address with its network's length, like 10.0.0.2/24")?;
+    let prefix: Ipv4Prefix = cli::parse(address, "an address with its network's length, like 10.0.0.2/24")?;
     let echo = listen(Ipv4Addr::UNSPECIFIED, SERVER.port());
-    Ok(Port::open(interface)?.named("tcp_echo").address(address).tcp().subscribe(echo).run_app(Echo::default())?)
+    Ok(Port::open(interface)?
+        .named("tcp_echo")
+        .address(prefix.address(), prefix.len())
+        .tcp()
+        .subscribe(echo)
+        .run_app(Echo::default())?)
 }
 
 fn over_memory() -> Result<(), Box<dyn Error>> {

@@ -162,11 +162,11 @@ fn two_ports_of_one_wire_hear_each_other() {
     let receiver = Port::open("memory:port-test-wire").unwrap().named("port-test-a").stop_by(&stop);
     let sender = Port::open("memory:port-test-wire").unwrap().named("port-test-b").stop_by(&stop);
     let sending = thread::spawn({
-        let sender = sender.address("192.0.2.2/24".parse().unwrap()).log(|_| ());
+        let sender = sender.address([192, 0, 2, 2], 24).log(|_| ());
         || sender.run(|_| Sender)
     });
     receiver
-        .address("192.0.2.1/24".parse().unwrap())
+        .address([192, 0, 2, 1], 24)
         .subscribe(multicast(GROUP, 9_000).source([192, 0, 2, 2]).consumer(7))
         .run(move |_| Counting { count: Arc::clone(&counted), enough: 10, stop: stopping.clone() })
         .unwrap();
@@ -192,9 +192,18 @@ fn app_that_does_not_start_ends_the_port_with_its_sentence() {
 }
 
 #[test]
+fn network_of_more_than_32_bits_is_refused_before_anything_is_opened() {
+    let port = || Port::open("memory:port-test-prefix").unwrap().stop_by(&StopFlag::new()).log(|_| ());
+    let refused = port().address([192, 0, 2, 1], 33).run(|_| ()).unwrap_err();
+    assert!(refused.to_string().starts_with("192.0.2.1/33: the prefix of a network has 32 bits"), "{refused}");
+    assert!(port().address([192, 0, 2, 1], 33).embed(()).is_err());
+    assert!(port().address([192, 0, 2, 1], 32).embed(()).is_ok());
+}
+
+#[test]
 fn connections_without_tcp_are_refused_by_their_subscription() {
     let port = Port::open("memory:port-test-tcp").unwrap().named("port-test-d").stop_by(&StopFlag::new());
-    let port = port.address("192.0.2.1/24".parse().unwrap()).subscribe(listen([192, 0, 2, 1], 80));
+    let port = port.address([192, 0, 2, 1], 24).subscribe(listen([192, 0, 2, 1], 80));
     let refused = port.run(|_| ()).unwrap_err().to_string();
     assert!(refused.starts_with("cannot subscribe to TCP to 192.0.2.1:80: "), "{refused}");
 }
@@ -205,10 +214,10 @@ fn errors_travel_between_threads() {
     check::<Error>();
 }
 
-/// Stops the port from a timer, and has cancelled another.
+/// Stops the port from a timer, and has canceled another.
 #[derive(Default)]
 struct Timed {
-    cancelled: bool,
+    canceled: bool,
     stop: Option<StopFlag>,
     heard: Arc<AtomicU64>,
 }
@@ -217,7 +226,7 @@ impl App for Timed {
     fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
         let early = cx.after(Duration::from_millis(1), 1)?;
         cx.after(Duration::from_millis(3), 2)?;
-        self.cancelled = cx.cancel(early);
+        self.canceled = cx.cancel(early);
         Ok(())
     }
 
@@ -228,7 +237,7 @@ impl App for Timed {
 }
 
 #[test]
-fn timer_comes_to_the_app_and_a_cancelled_one_does_not() {
+fn timer_comes_to_the_app_and_a_canceled_one_does_not() {
     let (heard, stop) = (Arc::new(AtomicU64::new(0)), StopFlag::new());
     let (hearing, stopping) = (Arc::clone(&heard), stop.clone());
     let port = Port::open("memory:port-test-timers").unwrap().named("port-test-e").stop_by(&stop);
@@ -271,11 +280,11 @@ struct Streamed {
 impl Streamed {
     fn new(wire: &str) -> Self {
         let (stop, [sent, came]) = (StopFlag::new(), [(); 2].map(|()| Arc::new(AtomicU64::new(0))));
-        let end = |address: &str| {
+        let end = |address: [u8; 4]| {
             let port = Port::open(&format!("memory:{wire}")).unwrap().named(wire).stop_by(&stop).log(|_| ());
-            port.address(address.parse().unwrap())
+            port.address(address, 24)
         };
-        let (receiver, sender) = (end("192.0.2.1/24"), end("192.0.2.2/24"));
+        let (receiver, sender) = (end([192, 0, 2, 1]), end([192, 0, 2, 2]));
         let handle = receiver.handle();
         let (count, stopping, sending) = (Arc::clone(&came), stop.clone(), Arc::clone(&sent));
         let (starting, started) = mpsc::sync_channel(1);
@@ -456,7 +465,7 @@ fn port_with_waiting(count: usize) -> (Port<MemoryDevice>, impl Sized) {
         worker.with_app(Instant::ZERO, |_, cx| cx.udp().send_to(from, to, &UdpOptions::default(), b"tick")).unwrap();
         worker.poll_once(Instant::ZERO);
     }
-    let port = Port::over(near).address("192.0.2.1/24".parse().unwrap()).log(|_| ());
+    let port = Port::over(near).address([192, 0, 2, 1], 24).log(|_| ());
     (port.named("port-test-over").subscribe(multicast(GROUP, 9_000)), worker)
 }
 

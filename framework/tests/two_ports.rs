@@ -45,12 +45,12 @@ impl App for Gateway {
 #[test]
 fn tick_on_one_port_is_an_order_on_the_other() {
     let stop = StopFlag::new();
-    let end = |wire: &str, address: &str| {
+    let end = |wire: &str, address: [u8; 4]| {
         let port = Port::open(&format!("memory:two-ports-{wire}")).unwrap().named(&format!("two-ports-{wire}"));
-        port.address(address.parse().unwrap()).stop_by(&stop).log(|_| ())
+        port.address(address, 24).stop_by(&stop).log(|_| ())
     };
-    let (feed, orders) = (end("feed", "192.0.2.1/24"), end("orders", "198.51.100.1/24"));
-    let (exchange, gateway) = (end("feed", "192.0.2.2/24"), end("orders", "198.51.100.2/24"));
+    let (feed, orders) = (end("feed", [192, 0, 2, 1]), end("orders", [198, 51, 100, 1]));
+    let (exchange, gateway) = (end("feed", [192, 0, 2, 2]), end("orders", [198, 51, 100, 2]));
     let gateway = gateway.tcp().subscribe(listen([198, 51, 100, 2], 9_100));
     let reading = Gateway { read: Vec::new(), stop: stop.clone() };
     let others = [thread::spawn(|| exchange.run_app(Ticker)), thread::spawn(|| gateway.run_app(reading))];

@@ -89,13 +89,12 @@ fn paths(ends: &mut [End; 2]) -> [Path; 2] {
 
 impl End {
     fn new(device: MemoryDevice, own: u8, connections: u32) -> Self {
-        let network = format!("192.0.2.{own}/24").parse().expect("an address");
         let options = RocePortOptions {
             device: DeviceConfig { qps: connections, ..DeviceConfig::default() },
             rows: 0,
             ..RocePortOptions::new("roce")
         };
-        let port = Port::over(device).address(network).log(|_| ());
+        let port = Port::over(device).address([192, 0, 2, own], 24).log(|_| ());
         // No interface has this name.
         let mut port = RocePort::over(port, "memory:roce", &options).expect("a port of memory opens");
         let device = port.device_mut();

@@ -53,8 +53,8 @@ impl Own {
     /// They know each other.
     pub(super) fn new() -> Self {
         let [mut near, mut far] = [NEAR, FAR].map(|address| {
-            let network = format!("{}/24", address.ip()).parse().expect("an address");
-            let port = Port::open("memory:rust-calls").expect("a wire").address(network).unpinned().log(|_| ());
+            let port =
+                Port::open("memory:rust-calls").expect("a wire").address(*address.ip(), 24).unpinned().log(|_| ());
             let mut port = port.embed(Counted::default()).expect("some MB");
             port.subscribe(udp(*address.ip(), address.port())).expect("it is ours");
             port

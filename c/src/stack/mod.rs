@@ -15,7 +15,7 @@ use wirepath::counters::Reading;
 use wirepath::pipeline::tcp::{ConnectionOptions, ListenError, ListenOptions, TcpConfig, Template};
 use wirepath::pipeline::{self as udp, ChecksumPolicy, Cx, UdpFlow, UdpOptions, send_to};
 use wirepath::port::{EmbeddedPort, Port, Subscription, SubscriptionError, listen, multicast};
-use wirepath::proto::{DemuxError, SocketError, TimerId};
+use wirepath::proto::{DemuxError, Ipv4Prefix, SocketError, TimerId};
 use wirepath::time::Duration;
 use wirepath::worker::live::sleep_on;
 
@@ -90,12 +90,13 @@ impl Stack {
             let wrong = |_| {
                 Fault::because(Code::Argument, format!("`{address}` is no address with its network, like 10.0.0.2/24"))
             };
-            port = port.address(address.parse().map_err(wrong)?);
+            let prefix: Ipv4Prefix = address.parse().map_err(wrong)?;
+            port = port.address(prefix.address(), prefix.len());
         }
         if let Some(gateway) = &settings.gateway {
             let wrong =
                 |_| Fault::because(Code::Argument, format!("`{gateway}` is no address of a gateway, like 10.0.0.1"));
-            port = port.route(wirepath::proto::Ipv4Prefix::ALL, gateway.parse().map_err(wrong)?);
+            port = port.route(Ipv4Prefix::ALL, gateway.parse().map_err(wrong)?);
         }
         if settings.connections > 0 {
             let connections_max = settings.connections as usize;

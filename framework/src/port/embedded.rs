@@ -102,7 +102,7 @@ impl<S: PortSource> Port<S> {
     ///     }
     /// }
     ///
-    /// let port = Port::open("memory:embedded")?.address("192.0.2.1/24".parse().expect("an address")).log(|_| ());
+    /// let port = Port::open("memory:embedded")?.address([192, 0, 2, 1], 24).log(|_| ());
     /// let mut port = port.embed(Ticks::default())?;
     /// port.subscribe(udp([192, 0, 2, 1], 5000))?;
     /// for _ in 0..3 {
@@ -120,7 +120,7 @@ impl<S: PortSource> Port<S> {
     /// use wirepath::prelude::*;
     ///
     /// let (device, _far) = pair("wire", MemoryConfig::default());
-    /// let port = Port::over(device).address("192.0.2.1/24".parse().expect("an address"));
+    /// let port = Port::over(device).address([192, 0, 2, 1], 24);
     /// # let port = port.log(|_| ());
     /// let mut port = port.subscribe(multicast([239, 1, 1, 1], 9000)).embed(())?;
     /// assert_eq!(port.poll(), 0);
@@ -131,6 +131,7 @@ impl<S: PortSource> Port<S> {
     /// As [`run`](Port::run).
     pub fn embed<A: App>(self, app: A) -> Result<EmbeddedPort<A, S>> {
         let Self { source, mut settings } = self;
+        settings.check()?;
         if settings.cores.as_ref().is_some_and(|cores| cores.len() > 1) {
             let what = "an embedded port has one worker on the caller's thread, so it takes no list of cores";
             return Err(Error::Config(what.into()));
@@ -422,8 +423,7 @@ mod tests {
     /// Two ports at the ends of a wire.
     fn ports(wire: &str) -> [EmbeddedPort<Heard>; 2] {
         [NEAR, FAR].map(|address| {
-            let prefix = format!("{}/24", core::net::Ipv4Addr::from(address)).parse().unwrap();
-            let port = Port::open(&format!("memory:{wire}")).unwrap().address(prefix).log(|_| ());
+            let port = Port::open(&format!("memory:{wire}")).unwrap().address(address, 24).log(|_| ());
             port.embed(Heard::default()).unwrap()
         })
     }

@@ -1,5 +1,6 @@
 //! A port from its options to its workers.
 
+use core::net::Ipv4Addr;
 use std::env;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,7 +42,7 @@ use crate::worker::{StopFlag, WorkerBuilder, WorkerContext, WorkerGroup, WorkerS
 ///
 /// let stop = StopFlag::new();
 /// Port::open("memory:wire")?          // one end of a wire in the process; "eth1" is an interface
-///     .address("192.0.2.1/24".parse().expect("an address and the length of its network"))
+///     .address([192, 0, 2, 1], 24)
 ///     .subscribe(udp([192, 0, 2, 1], 5000))
 ///     .tcp()
 ///     .named("once")                  // for `wirepath stats`
@@ -68,6 +69,8 @@ pub struct Settings {
     pub(super) tcp: Option<TcpConfig>,
     pub(super) checksum: Option<ChecksumPolicy>,
     pub(super) own: DedicatedHost,
+    /// An address whose network has more than 32 bits.
+    wrong_prefix: Option<(Ipv4Addr, u8)>,
     pub(super) is_promiscuous: bool,
     pub(super) held: usize,
     drains: bool,
@@ -144,7 +147,7 @@ where
     /// # stop.stop();
     /// let (near, _far) = pair("wire", MemoryConfig::default());
     /// let recorded = CaptureDevice::new(near, CaptureConfig { path, directions: Directions::Rx, epoch_ns: 0 });
-    /// let port = Port::over(recorded).address("192.0.2.1/24".parse().expect("a prefix")).named("recorder");
+    /// let port = Port::over(recorded).address([192, 0, 2, 1], 24).named("recorder");
     /// # let port = port.stop_by(&stop).log(|_| ());
     /// port.subscribe(udp([192, 0, 2, 1], 5000)).run(|_worker| ())?;
     /// # std::fs::remove_file(file).expect("it was recorded");
@@ -200,15 +203,21 @@ impl<S> Port<S> {
     /// the kernel has no address on the interface, and the workers answer ARP, ICMP and IGMP.
     /// Without an address the port shares the interface with the kernel and follows its addresses,
     /// routes and neighbors.
-    pub fn address(mut self, address: Ipv4Prefix) -> Self {
-        self.settings.own.addresses.push(address);
+    ///
+    /// A `prefix_len` above 32 is an error of [`run`](Self::run).
+    pub fn address(mut self, address: impl Into<Ipv4Addr>, prefix_len: u8) -> Self {
+        let address = address.into();
+        match Ipv4Prefix::new(address, prefix_len) {
+            Some(prefix) => self.settings.own.addresses.push(prefix),
+            None => self.settings.wrong_prefix = Some((address, prefix_len)),
+        }
         self
     }
 
     /// A route to a network behind a gateway, for a port with an [`address`](Self::address);
     /// [`Ipv4Prefix::ALL`] is the default route. By default only the networks of its addresses are
     /// reachable.
-    pub fn route(mut self, network: Ipv4Prefix, gateway: core::net::Ipv4Addr) -> Self {
+    pub fn route(mut self, network: Ipv4Prefix, gateway: Ipv4Addr) -> Self {
         self.settings.own.routes.push(StaticRoute { network, via: gateway });
         self
     }
@@ -374,6 +383,7 @@ impl<S: PortSource> Port<S> {
         work: impl Fn(WorkerBuilder<S::Queue, S::HostProvider>, PortWorker) -> T + Send + Sync + 'static,
     ) -> Result<RunningPort<S, T>> {
         let Self { source, mut settings } = self;
+        settings.check()?;
         let stop = settings.stop.take().map_or_else(StopFlag::on_signals, Ok)?;
         let block = settings.block.take().unwrap_or_else(|| block(&settings.name, &mut settings.log));
         let subscriptions = settings.handle.run();
@@ -428,6 +438,7 @@ impl Settings {
             tcp: None,
             checksum: None,
             own: DedicatedHost::default(),
+            wrong_prefix: None,
             is_promiscuous: false,
             held: 0,
             drains: false,
@@ -437,6 +448,19 @@ impl Settings {
             log: Box::new(|line| eprintln!("{line}")),
         }
     }
+
+    /// Checks the options for contradictions, before anything is touched.
+    pub(super) fn check(&self) -> Result<()> {
+        match self.wrong_prefix {
+            Some((address, prefix_len)) => Err(wrong_prefix(address, prefix_len)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Says that an address has no such network.
+fn wrong_prefix(address: Ipv4Addr, prefix_len: u8) -> Error {
+    Error::Config(format!("{address}/{prefix_len}: the prefix of a network has 32 bits at most, as in {address}/24"))
 }
 
 /// The name of the executable.

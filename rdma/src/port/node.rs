@@ -40,8 +40,7 @@ pub fn subscription() -> Subscription {
 /// use rdma::roce::DeviceConfig;
 /// use wirepath::prelude::*;
 ///
-/// let address = "192.0.2.1/24".parse().expect("an address");
-/// let port = Port::open("memory:roce")?.address(address).log(|_| ()).subscribe(subscription());
+/// let port = Port::open("memory:roce")?.address([192, 0, 2, 1], 24).log(|_| ()).subscribe(subscription());
 /// let mut port = port.embed(RoceNode::new(&DeviceConfig::default()))?;
 /// let pd = port.app_mut().device_mut().create_pd().expect("the first");
 /// port.poll();
@@ -119,8 +118,7 @@ impl RoceNode {
     /// use rdma::roce::DeviceConfig;
     /// use wirepath::prelude::*;
     ///
-    /// let address = "192.0.2.1/24".parse().expect("an address");
-    /// let port = Port::open("memory:rows")?.address(address).log(|_| ());
+    /// let port = Port::open("memory:rows")?.address([192, 0, 2, 1], 24).log(|_| ());
     /// let port = port.subscribe(subscription());
     /// let mut port = port.embed(RoceNode::new(&DeviceConfig::default()))?;
     /// let scope = port.scope("rdma");

@@ -27,8 +27,7 @@ struct End {
 
 impl End {
     fn new(device: MemoryDevice, address: Ipv4Addr) -> Self {
-        let network = format!("{address}/24").parse().unwrap();
-        let port = Port::over(device).address(network).log(|_| ()).subscribe(subscription());
+        let port = Port::over(device).address(address, 24).log(|_| ()).subscribe(subscription());
         let mut port = port.embed(RoceNode::new(&DeviceConfig::default())).unwrap();
         let device = port.app_mut().device_mut();
         let pd = device.create_pd().unwrap();
@@ -129,7 +128,7 @@ fn path_to_oneself_is_refused() {
 fn packets_longer_than_the_link_carries_end_the_start() {
     // Some bytes short of 80 around 2048.
     let (device, _far) = pair("long", MemoryConfig { frame_len_max: 2120, ..MemoryConfig::default() });
-    let port = Port::over(device).address("192.0.2.1/24".parse().unwrap()).log(|_| ());
+    let port = Port::over(device).address([192, 0, 2, 1], 24).log(|_| ());
     let node = RoceNode::new(&DeviceConfig { mtu: Mtu::B2048, ..DeviceConfig::default() });
     let error = port.embed(node).err().expect("packets of 2048 bytes on a shorter link").to_string();
     assert!(error.contains("the interface's MTU of"), "{error}");

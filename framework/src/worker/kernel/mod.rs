@@ -37,6 +37,7 @@ pub(in crate::worker) use mirror::Resolver;
 pub use mirror::{Mirror, MirrorError, MirrorThread};
 pub use tables::KernelLink;
 
+#[doc(hidden)]
 pub use crate::sys::interface::Ethtool;
 
 #[cfg(test)]

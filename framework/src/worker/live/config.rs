@@ -3,6 +3,7 @@
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
+use super::config_problem::LiveConfigProblem;
 use super::device::PortConfig;
 use super::error::LiveError;
 #[cfg(feature = "af-xdp")]
@@ -187,41 +188,34 @@ impl LiveConfig {
 
     /// Checks the configuration for contradictions, before anything is touched.
     pub(super) fn check(&self) -> Result<(), LiveError> {
-        let (Some(_), unique) = (self.queues.first(), is_unique(&self.queues)) else {
-            return Err(LiveError::Config("no queue is named: take at least queue 0".into()));
-        };
-        if !unique {
-            return Err(LiveError::Config("a queue is named twice: each worker has its own".into()));
+        if self.queues.is_empty() {
+            return Err(LiveConfigProblem::NoQueue.into());
+        }
+        if !is_unique(&self.queues) {
+            return Err(LiveConfigProblem::QueueTwice.into());
         }
         if self.queues.len() > 1 && self.igmp == IgmpMode::Worker {
-            let what = "IGMP of our own needs the queries, which come on one queue only: let the kernel keep the memberships \
-                        (igmp = kernel), or take one queue";
-            return Err(LiveError::Config(what.into()));
+            return Err(LiveConfigProblem::IgmpOfSeveralQueues.into());
         }
         if let Some(queue) = self.flows.iter().filter_map(|flow| flow.queue).find(|queue| !self.queues.contains(queue))
         {
-            return Err(LiveError::Config(format!("queue {queue} is wanted and not taken: name it among the queues")));
+            return Err(LiveConfigProblem::QueueNotOpened(queue).into());
         }
         if let Some(tcp) = &self.tcp {
             tcp.check().map_err(LiveError::Tcp)?;
         } else if self.flows.iter().any(|flow| flow.protocol == Protocol::TCP) {
-            let what = "segments are wanted and there is no TCP to take them: enable it by Port::tcp(), or LiveConfig::tcp_with";
-            return Err(LiveError::Config(what.into()));
+            return Err(LiveConfigProblem::NoTcp.into());
         }
         let is_lost = |flow: &&FlowSpec| flow.is_call() && flow.queue.is_none();
         if self.queues.len() > 1
             && let Some(flow) = self.flows.iter().find(is_lost)
         {
-            let what = format!(
-                "the answers of {} may come on any of the queues, and the worker that calls has one: name it by FlowSpec::queue or \
-                 Subscription::queue, or take one queue",
-                flow.sources.first().unwrap_or(&Ipv4Addr::UNSPECIFIED)
-            );
-            return Err(LiveError::Config(what));
+            let peer = *flow.sources.first().unwrap_or(&Ipv4Addr::UNSPECIFIED);
+            return Err(LiveConfigProblem::AnswersOnAnyQueue { peer }.into());
         }
         match &self.owner {
-            Owner::Shared => self.check_shared(),
-            Owner::Dedicated(host) => self.check_own(host),
+            Owner::Shared => Ok(self.check_shared()?),
+            Owner::Dedicated(host) => Ok(self.check_own(host)?),
         }
     }
 
@@ -236,30 +230,21 @@ impl LiveConfig {
         }
     }
 
-    fn check_shared(&self) -> Result<(), LiveError> {
-        if self.vlan.is_empty() {
-            return Ok(());
-        }
-        let what = "a VLAN is for an interface of our own (owner = \"dedicated\"): on the kernel's its addresses are those of untagged \
-                    frames. Name the VLAN of what is wanted instead";
-        Err(LiveError::Config(what.into()))
+    fn check_shared(&self) -> Result<(), LiveConfigProblem> {
+        if self.vlan.is_empty() { Ok(()) } else { Err(LiveConfigProblem::VlanOfShared) }
     }
 
-    fn check_own(&self, host: &DedicatedHost) -> Result<(), LiveError> {
+    fn check_own(&self, host: &DedicatedHost) -> Result<(), LiveConfigProblem> {
         let ours = self.vlan.inner().map(|tag| tag.vid());
         let other = |vlan: &u16| ours.is_some_and(|ours| ours != *vlan);
         if let Some(other) = self.flows.iter().filter_map(|flow| flow.vlan).find(other) {
-            let what = format!("VLAN {other} is wanted on a port of another VLAN: omit it, or the port's");
-            return Err(LiveError::Config(what));
+            return Err(LiveConfigProblem::OtherVlan(other));
         }
         if host.addresses.is_empty() {
-            let what = "an interface of our own needs an address that the kernel does not have, such as 10.0.0.2/24";
-            return Err(LiveError::Config(what.into()));
+            return Err(LiveConfigProblem::NoAddress);
         }
         if host.takes == CaptureMode::Everything && self.igmp == IgmpMode::Kernel {
-            let what = "the kernel cannot keep memberships where it gets no queries: take only what is needed, or speak IGMP \
-                        of our own";
-            return Err(LiveError::Config(what.into()));
+            return Err(LiveConfigProblem::NoQueriesForKernel);
         }
         Ok(())
     }
@@ -342,9 +327,11 @@ mod tests {
     use super::*;
     use crate::wire::VlanTag;
 
-    fn refused(config: &LiveConfig, says: &str) {
-        let refused = config.check().unwrap_err().to_string();
-        assert!(refused.contains(says), "{refused}");
+    fn refused(config: &LiveConfig, expected: &LiveConfigProblem) {
+        match config.check() {
+            Err(LiveError::Config(problem)) => assert_eq!(problem, *expected),
+            other => panic!("{other:?}"),
+        }
     }
 
     fn own(takes: CaptureMode) -> LiveConfig {
@@ -371,25 +358,30 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_refused_in_words() {
+    fn contradictions_are_refused_by_their_names() {
+        use LiveConfigProblem as P;
+
         let config = LiveConfig::new("eth1");
-        refused(&LiveConfig { queues: vec![], ..config.clone() }, "no queue");
-        refused(&LiveConfig { queues: vec![1, 0, 1], ..config.clone() }, "twice");
-        refused(&LiveConfig { queues: vec![0, 1], igmp: IgmpMode::Worker, ..config.clone() }, "one queue only");
-        refused(&config.clone().dedicated(DedicatedHost::default()), "needs an address");
-        refused(&LiveConfig { igmp: IgmpMode::Kernel, ..own(CaptureMode::Everything) }, "gets no queries");
+        refused(&LiveConfig { queues: vec![], ..config.clone() }, &P::NoQueue);
+        refused(&LiveConfig { queues: vec![1, 0, 1], ..config.clone() }, &P::QueueTwice);
+        let igmp = LiveConfig { queues: vec![0, 1], igmp: IgmpMode::Worker, ..config.clone() };
+        refused(&igmp, &P::IgmpOfSeveralQueues);
+        refused(&config.clone().dedicated(DedicatedHost::default()), &P::NoAddress);
+        refused(&LiveConfig { igmp: IgmpMode::Kernel, ..own(CaptureMode::Everything) }, &P::NoQueriesForKernel);
         let tagged = |vid| VlanTags::single(VlanTag::new(vid));
-        refused(&LiveConfig { vlan: tagged(20), ..config.clone() }, "an interface of our own");
+        refused(&LiveConfig { vlan: tagged(20), ..config.clone() }, &P::VlanOfShared);
         let other = FlowSpec { vlan: Some(21), ..FlowSpec::udp(Ipv4Addr::new(239, 1, 1, 1), 1) };
-        refused(&LiveConfig { vlan: tagged(20), ..own(CaptureMode::Needed).flow(other) }, "VLAN 21 is wanted");
-        refused(&config.clone().flow(FlowSpec::tcp(Ipv4Addr::UNSPECIFIED, 80)), "no TCP to take them");
+        refused(&LiveConfig { vlan: tagged(20), ..own(CaptureMode::Needed).flow(other) }, &P::OtherVlan(21));
+        refused(&config.clone().flow(FlowSpec::tcp(Ipv4Addr::UNSPECIFIED, 80)), &P::NoTcp);
         let none = TcpConfig { chunks_max: 0, ..TcpConfig::default() };
-        refused(&config.clone().tcp_with(none), "chunks_max");
+        let limits = config.clone().tcp_with(none).check();
+        assert!(matches!(limits, Err(LiveError::Tcp(_))), "{limits:?}");
         let flow = FlowSpec { queue: Some(3), ..FlowSpec::udp(Ipv4Addr::new(239, 1, 1, 1), 1) };
-        refused(&config.clone().flow(flow), "queue 3 is wanted and not taken");
-        let call = FlowSpec::tcp_from(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 9), 443));
+        refused(&config.clone().flow(flow), &P::QueueNotOpened(3));
+        let peer = Ipv4Addr::new(10, 0, 0, 9);
+        let call = FlowSpec::tcp_from(SocketAddrV4::new(peer, 443));
         let both = LiveConfig { queues: vec![0, 1], ..config.tcp_with(TcpConfig::default()) };
-        refused(&both.clone().flow(call.clone()), "the answers of 10.0.0.9 may come on any of the queues");
+        refused(&both.clone().flow(call.clone()), &P::AnswersOnAnyQueue { peer });
         both.flow(FlowSpec { queue: Some(1), ..call }).check().unwrap();
     }
 

@@ -4,6 +4,7 @@ use core::fmt;
 use core::net::Ipv4Addr;
 use std::io;
 
+use super::config_problem::LiveConfigProblem;
 use crate::device::steering::{Rule, SteerError};
 use crate::device::{DeviceError, DeviceErrorKind};
 use crate::pipeline::tcp::{TcpConfig, TcpConfigError};
@@ -15,8 +16,8 @@ use crate::worker::topology::MemoryLeft;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LiveError {
-    /// The configuration contradicts itself; one sentence.
-    Config(String),
+    /// The configuration contradicts itself, or the interface.
+    Config(LiveConfigProblem),
     /// The kernel's state of the interface cannot be read.
     Mirror(MirrorError),
     /// The device or a queue cannot be opened.
@@ -71,7 +72,7 @@ pub enum LiveError {
 impl fmt::Display for LiveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Config(sentence) => f.write_str(sentence),
+            Self::Config(problem) => problem.fmt(f),
             Self::Mirror(error) => error.fmt(f),
             Self::Device(error) => error.fmt(f),
             Self::Steering { rule, error } => write!(f, "`{rule}` cannot be steered to us: {error}"),
@@ -149,8 +150,15 @@ impl core::error::Error for LiveError {
             Self::Host(error) => Some(error),
             Self::Membership { error, .. } | Self::IcmpErrors { error, .. } => Some(error),
             Self::Tcp(error) => Some(error),
-            Self::Config(_) | Self::KernelHasAddress { .. } | Self::TcpMemory { .. } => None,
+            Self::Config(problem) => Some(problem),
+            Self::KernelHasAddress { .. } | Self::TcpMemory { .. } => None,
         }
+    }
+}
+
+impl From<LiveConfigProblem> for LiveError {
+    fn from(problem: LiveConfigProblem) -> Self {
+        Self::Config(problem)
     }
 }
 

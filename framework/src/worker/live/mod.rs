@@ -19,6 +19,7 @@
 #[cfg(feature = "af-xdp")]
 mod af_xdp;
 mod config;
+mod config_problem;
 mod device;
 mod error;
 mod host;
@@ -32,6 +33,7 @@ mod queue;
 mod rules;
 
 pub use config::{CaptureMode, DedicatedHost, FlowSpec, IgmpMode, LiveConfig, Owner, StaticRoute};
+pub use config_problem::LiveConfigProblem;
 pub use device::{LiveDevice, PortConfig};
 pub use error::LiveError;
 pub use host::{DedicatedHostFault, DedicatedHostPart, LiveHost};

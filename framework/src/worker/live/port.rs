@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::{io, mem, slice};
 
 use super::config::{CaptureMode, FlowSpec, IgmpMode, LiveConfig, Owner};
+use super::config_problem::LiveConfigProblem;
 use super::device::{LiveDevice, LostRuleReader, driver};
 use super::error::LiveError;
 use super::host::LiveHost;
@@ -87,10 +88,7 @@ impl LivePort {
             return Err(bond(&link, &mirror));
         }
         if !link.mac.is_unicast() {
-            let what = format!(
-                "{interface} has no MAC address, so no frame can be sent to us there: name an Ethernet interface"
-            );
-            return Err(LiveError::Config(what));
+            return Err(LiveConfigProblem::NoMacAddress { interface: interface.into() }.into());
         }
         let mut memberships = Memberships::default();
         if config.igmp == IgmpMode::Kernel {
@@ -427,7 +425,7 @@ impl LivePort {
 }
 
 fn not_wanted(flow: &FlowSpec) -> LiveError {
-    LiveError::Config(format!("{flow} is not wanted, so it cannot be taken back"))
+    LiveConfigProblem::NotSubscribed(flow.clone()).into()
 }
 
 /// Whether two flows may need the same rule: of the same group, or with the same port.
@@ -514,11 +512,6 @@ fn listen(
 /// The advice for a bond in active-backup. In driver mode a frame arrives on a leg, and the kernel
 /// gives it to no socket of the bond (`xsk_rcv_check` in net/xdp/xsk.c compares the interfaces).
 fn bond(link: &KernelLink, mirror: &Mirror) -> LiveError {
-    let legs: Vec<_> = mirror.legs(link).into_iter().map(|leg| leg.name.as_str()).collect();
-    LiveError::Config(format!(
-        "{} is a bond in active-backup of {}: use mode = generic, where the kernel follows its active leg, or open the legs \
-         as a BondDevice that Follower::steer_bond keeps on the active one",
-        link.name,
-        legs.join(" and ")
-    ))
+    let legs = mirror.legs(link).into_iter().map(|leg| leg.name.clone()).collect();
+    LiveConfigProblem::ActiveBackupBond { bond: link.name.clone(), legs }.into()
 }
