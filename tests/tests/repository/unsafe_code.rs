@@ -83,7 +83,7 @@ const FILES: &[&str] = &[
     "preload/src/process.rs",
     "preload/src/real.rs",
     "preload/src/rehearsal.rs",
-    "preload/src/sys.rs",
+    "preload/src/sys/mod.rs",
     "rdma/src/provider/rdma_core/memory_and_queues.rs",
     "rdma/src/roce/large_pages.rs",
     "rdma/src/roce/memory.rs",

@@ -46,7 +46,7 @@ pub struct VenueCounts {
     pub malformed: u64,
     /// Orders refused by the rate limit or its fault.
     pub throttled: u64,
-    /// Injected lost acknowledgements.
+    /// Injected lost acknowledgments.
     pub lost_acks: u64,
     /// Injected half-open connections.
     pub half_opens: u64,

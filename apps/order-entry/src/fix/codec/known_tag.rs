@@ -1,4 +1,4 @@
-//! The tag at the front of a field: read once, then recognised.
+//! The tag at the front of a field: read once, then recognized.
 //!
 //! A venue's messages mostly have the same tags in the same order. To compare a field's first bytes
 //! with the tag that was at this place before costs a third of reading its digits.

@@ -295,5 +295,4 @@ impl<'a> Message<'a> {
 }
 
 #[cfg(test)]
-#[path = "index_tests.rs"]
 mod tests;

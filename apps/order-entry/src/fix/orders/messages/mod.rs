@@ -263,5 +263,4 @@ impl ExecutionReport<'_> {
 }
 
 #[cfg(test)]
-#[path = "messages_tests.rs"]
 mod tests;
