@@ -1,7 +1,7 @@
 //! The corpus: small inputs that together reach all code that a target can reach, in
 //! `tests/corpus/<target>/`.
 //!
-//! `wirepath-fuzz-seeds` writes the seeds; a fuzzer adds what it finds, minimised
+//! `wirepath-fuzz-seeds` writes the seeds; a fuzzer adds what it finds, minimized
 //! (`cargo fuzz cmin`), and each input that has ever failed stays.
 
 use std::fs;

@@ -110,13 +110,13 @@ fn wrong_format_is_answered_with_the_right_one() {
 }
 
 #[test]
-fn real_captures_are_recognised() {
+fn real_captures_are_recognized() {
     for (name, looks_like) in [
         ("iex_tops16_20170710_uat.pcap.gz", "iex-tops"),
         ("cboe_pitch_realtime_20140901.pcap", "cboe-pitch"),
         ("itch50_synthetic_ritch.bin.gz", "itch50-file"),
     ] {
-        let Some(file) = wirepath_captures::find("real_captures_are_recognised", name) else { continue };
+        let Some(file) = wirepath_captures::find("real_captures_are_recognized", name) else { continue };
         refused(&file, &ITCH, 1, &[&format!("use --format {looks_like}")]);
     }
 }

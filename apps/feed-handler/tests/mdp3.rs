@@ -99,7 +99,7 @@ fn packet_lost_on_both_lines_hurts_the_one_book_that_it_was_about() {
 }
 
 #[test]
-fn format_is_recognised_where_another_was_named() {
+fn format_is_recognized_where_another_was_named() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("made.pcap");
     Capture::default().frame(0, udp_frame(A, &day()[0])).write(&file);

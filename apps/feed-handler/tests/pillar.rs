@@ -217,7 +217,7 @@ fn begins_anew(later: u64) {
 }
 
 #[test]
-fn format_is_recognised_where_another_was_named() {
+fn format_is_recognized_where_another_was_named() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("made.pcap");
     Capture::default().frame(0, udp_frame(A, &day()[1])).write(&file);

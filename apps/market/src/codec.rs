@@ -2,7 +2,7 @@
 //! that declare messages.
 //!
 //! A message is a plain structure of bytes (zerocopy, alignment 1) over the packet: one length
-//! check, then fields are read in place. [`Codec::decode`] turns it into a normalised [`Event`].
+//! check, then fields are read in place. [`Codec::decode`] turns it into a normalized [`Event`].
 
 use core::fmt;
 

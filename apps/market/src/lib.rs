@@ -1,4 +1,4 @@
-//! Market data as pure functions and machines: bytes in, normalised events and books out.
+//! Market data as pure functions and machines: bytes in, normalized events and books out.
 //!
 //! ```text
 //!  datagram ─ framing ─ arbitration / sequence ─ codec (itch50 iex mdp3 …) ─ event ─ book

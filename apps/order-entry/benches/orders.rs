@@ -147,7 +147,7 @@ fn append() -> Duration {
     batch(BATCH, |id| journal.append_intent(&black_box(new(id)), Stamp { at_ns: id, event_ns: id }).unwrap())
 }
 
-/// A journal of orders, each with its acknowledgement, a fill and the cancel of what was left.
+/// A journal of orders, each with its acknowledgment, a fill and the cancel of what was left.
 fn journal_of(records: u64) -> Vec<u8> {
     let mut journal = Journal::create(vec![0; 64 + records as usize * RECORD_LEN], 1, 0, 0).unwrap();
     for id in 0..records / 4 {

@@ -109,7 +109,7 @@ impl Host for Kernel {
                 stream
             }
         };
-        // An order must not wait for the acknowledgement of the one before.
+        // An order must not wait for the acknowledgment of the one before.
         stream.set_nodelay(true)?;
         Ok(Box::new(stream))
     }

@@ -291,7 +291,7 @@ pub unsafe fn ibv_modify_qp_rate_limit(qp: *mut ibv_qp, limit: *mut ibv_qp_rate_
 /// # Safety
 /// Invariant 1.
 pub unsafe fn ibv_create_wq(context: *mut ibv_context, request: *mut ibv_wq_init_attr) -> *mut ibv_wq {
-    // SAFETY: 1; this call must initialise the mutex and the condition, as in the header, and no
+    // SAFETY: 1; this call must initialize the mutex and the condition, as in the header, and no
     // other code uses them yet.
     unsafe {
         let Some(create_wq) = extended_op!(context, create_wq) else { return unsupported() };

@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! 1. The libraries are rdma-core's: they have its names, or are in the folder that the operator
-//!    set in `RDMA_CORE_LIB_DIR`. So their initialisers are harmless, and a symbol has the
+//!    set in `RDMA_CORE_LIB_DIR`. So their initializers are harmless, and a symbol has the
 //!    signature in the headers. If the program's file gives it privileges, its user may not be the
 //!    operator, and the variable is ignored.
 //! 2. A library that was opened is never closed: function pointers stay valid, including those that

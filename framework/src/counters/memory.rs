@@ -5,10 +5,10 @@
 //!
 //! Invariants:
 //!
-//! 1. A `Memory` owns `len > 0` zero-initialised words from `base` on, aligned to 128 bytes, at an
+//! 1. A `Memory` owns `len > 0` zero-initialized words from `base` on, aligned to 128 bytes, at an
 //!    address that never changes, until it is dropped. They are only ever accessed as `AtomicU64`,
 //!    so another process or thread that reads or writes the same words cannot cause undefined
-//!    behaviour, only a surprising number.
+//!    behavior, only a surprising number.
 //! 2. Every `Memory` is listed in `LIVE` with a count of the `WordsHandle` handles into it. It is
 //!    removed from there and dropped only when that count returns to zero. A `WordsHandle` is
 //!    counted from before it exists until after its last use.

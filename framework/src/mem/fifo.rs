@@ -280,7 +280,7 @@ unsafe fn copy_simple<P>(
 /// Whether only the handle must be freed, and to this pool.
 #[inline(always)]
 fn is_simple(mbuf: &Mbuf, pool: NonNull<PoolInner>) -> bool {
-    // SAFETY: initialised and alive (M1), shared while the mbuf is borrowed.
+    // SAFETY: initialized and alive (M1), shared while the mbuf is borrowed.
     unsafe { mbuf.0.as_ref() }.home.is_unmarked_of(pool)
 }
 

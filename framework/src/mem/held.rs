@@ -149,7 +149,7 @@ impl Held {
 
     #[inline]
     fn first(&self) -> &[u8] {
-        // SAFETY: inside the buffer and initialised (2); not written while this handle lives (4).
+        // SAFETY: inside the buffer and initialized (2); not written while this handle lives (4).
         unsafe { slice::from_raw_parts(self.data.as_ptr(), self.len as usize) }
     }
 }
@@ -190,7 +190,7 @@ impl<'a> Iterator for Segments<'a> {
         let len = self.left.min(meta.len as usize);
         self.left -= len;
         self.next = meta.next;
-        // SAFETY: inside that buffer and initialised (2), not written meanwhile (4, 5).
+        // SAFETY: inside that buffer and initialized (2), not written meanwhile (4, 5).
         Some(unsafe { slice::from_raw_parts(meta.data.as_ptr(), len) })
     }
 }

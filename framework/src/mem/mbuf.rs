@@ -53,7 +53,7 @@ impl Mbuf {
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         let meta = self.meta();
-        // SAFETY: `data .. data + len` is inside the buffer and initialised (2); nothing writes
+        // SAFETY: `data .. data + len` is inside the buffer and initialized (2); nothing writes
         // while `self` is borrowed (4).
         unsafe { slice::from_raw_parts(meta.data.as_ptr(), meta.len as usize) }
     }
@@ -431,7 +431,7 @@ impl Mbuf {
             return None;
         }
         let meta = self.meta();
-        // SAFETY: `len <= headroom`, so the range is inside the buffer and initialised (2); shared
+        // SAFETY: `len <= headroom`, so the range is inside the buffer and initialized (2); shared
         // borrow (4).
         Some(unsafe { slice::from_raw_parts(meta.data.as_ptr().sub(len), len) })
     }
@@ -459,13 +459,13 @@ impl Mbuf {
 
     #[inline(always)]
     fn meta(&self) -> &Metadata {
-        // SAFETY: initialised and alive (1); shared while `self` is borrowed.
+        // SAFETY: initialized and alive (1); shared while `self` is borrowed.
         unsafe { self.0.as_ref() }
     }
 
     #[inline(always)]
     fn meta_mut(&mut self) -> &mut Metadata {
-        // SAFETY: initialised and alive (1). A `Held` keeps no reference into the metadata between
+        // SAFETY: initialized and alive (1). A `Held` keeps no reference into the metadata between
         // calls, so this is the only reference while `self` is borrowed mutably.
         unsafe { self.0.as_mut() }
     }
@@ -555,7 +555,7 @@ impl Mbuf {
     #[inline(always)]
     pub(super) unsafe fn init_copy(buffer: NonNull<Metadata>, headroom: usize, frame: &[u8]) -> FreshMbuf {
         // SAFETY: the bytes of the frame from there on are inside the buffer (caller) and
-        // initialised (2), and the caller owns the buffer alone.
+        // initialized (2), and the caller owns the buffer alone.
         let place = unsafe {
             let data = buffer.cast::<u8>().add(METADATA_LEN + headroom);
             slice::from_raw_parts_mut(data.as_ptr(), frame.len())
@@ -615,7 +615,7 @@ impl FreshMbuf {
     /// All bytes, uncleared.
     #[inline(always)]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `len` bytes from `data` on are inside the buffer and initialised (2); this is the
+        // SAFETY: `len` bytes from `data` on are inside the buffer and initialized (2); this is the
         // only handle (4), borrowed mutably.
         unsafe { slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
     }

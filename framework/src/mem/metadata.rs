@@ -4,10 +4,10 @@
 //!
 //! Invariants:
 //! 1. A `Metadata` lies at the start of a buffer that a live [`Pool`] cut from its region, aligned
-//!    to a cache line and initialised by the pool. Only the pool's thread touches it (no handle is
+//!    to a cache line and initialized by the pool. Only the pool's thread touches it (no handle is
 //!    `Send`).
 //! 2. The `room` bytes after the metadata are headroom, data and tailroom: `data .. data + len`
-//!    lies inside them, or, in a view, inside the bytes of its `Held`. All bytes are initialised (a
+//!    lies inside them, or, in a view, inside the bytes of its `Held`. All bytes are initialized (a
 //!    region starts zeroed).
 //! 3. `refs` counts the live handles: the mbuf (one) plus every `Held`. Only the last one puts the
 //!    buffer back on the free list.

@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! 1. `base .. base + len` is one allocation, valid for reads and writes until the `Region` is
-//!    dropped, and zeroed at the start, so every byte is initialised.
+//!    dropped, and zeroed at the start, so every byte is initialized.
 //! 2. `base` is aligned to at least [`Region::ALIGN`] bytes.
 //! 3. At most one pool is cut from a region (`claim`), so two pools never hand out the same byte.
 //! 4. The file behind a shared region cannot become shorter (it is sealed), and whoever else has it

@@ -27,7 +27,7 @@ pub(crate) struct UnwrittenMetadata(NonNull<Metadata>);
 
 impl UnwrittenMetadata {
     /// # Safety
-    /// The buffer's metadata is initialised (1), and no handle names it.
+    /// The buffer's metadata is initialized (1), and no handle names it.
     #[inline(always)]
     pub(super) unsafe fn new(buffer: NonNull<Metadata>) -> Self {
         Self(buffer)
@@ -60,7 +60,7 @@ impl RxFrame for RxMeta {
     #[inline(always)]
     fn write(&self, place: &mut UnwrittenMetadata) {
         RxMetaMinimal(*self).write(place);
-        // SAFETY: initialised (1) and, as the caller of `UnwrittenMetadata::new` promised, named by
+        // SAFETY: initialized (1) and, as the caller of `UnwrittenMetadata::new` promised, named by
         // no handle.
         let meta = unsafe { place.0.as_mut() };
         meta.timestamp = self.timestamp;

@@ -205,7 +205,7 @@ fn give_back(pool: &Pool, slots: &mut [Option<NonNull<Metadata>>], buffers: &[No
 #[inline(always)]
 unsafe fn arrived(buffer: NonNull<Metadata>, offset: usize, arrival: &impl RxFrame) -> Mbuf {
     let meta = buffer.as_ptr();
-    // SAFETY: initialised by the pool, named by no handle (1), and the frame is inside (caller).
+    // SAFETY: initialized by the pool, named by no handle (1), and the frame is inside (caller).
     unsafe {
         (*meta).data = buffer.cast::<u8>().add(offset);
         (*meta).len = arrival.len();

@@ -99,7 +99,7 @@ impl Cx<'_> {
         self.timers.after(self.now, delay, token)
     }
 
-    /// Cancels a timer. False where it had expired or was cancelled before.
+    /// Cancels a timer. False where it had expired or was canceled before.
     #[inline]
     pub fn cancel(&mut self, timer: TimerId) -> bool {
         self.timers.cancel(timer)

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_words_spread_even_under_a_zero_seed() {
+    fn neighboring_words_spread_even_under_a_zero_seed() {
         let seed = HashSeed::new(0, 0);
         let mut hits = [0u32; 256];
         for word in 0..25_600u64 {

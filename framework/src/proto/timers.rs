@@ -1,5 +1,5 @@
 //! Timers of an application: each expires once, returns a token that the app chose, and may be
-//! cancelled before.
+//! canceled before.
 //!
 //! The input is delays and the time of each turn; the output is tokens, in the order of their
 //! deadlines to within a tick. They use TCP's timer wheel, so the cost of setting and cancelling
@@ -15,7 +15,7 @@ pub(crate) const TIMERS_MAX: usize = 1_024;
 /// Timers that one turn processes. The others follow in the next.
 const BUDGET: u32 = 64;
 
-/// Names a running timer until it expires or is cancelled, and nothing after that.
+/// Names a running timer until it expires or is canceled, and nothing after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TimerId {
     slot: u32,
@@ -101,7 +101,7 @@ impl Timers {
         Ok(TimerId { slot, generation })
     }
 
-    /// Cancels a timer. False where it expired or was cancelled before.
+    /// Cancels a timer. False where it expired or was canceled before.
     pub fn cancel(&mut self, id: TimerId) -> bool {
         if self.timers.get(id.slot).is_none_or(|timer| timer.generation != id.generation) {
             return false;
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn cancelled_timer_never_comes_and_its_name_is_nobodys() {
+    fn canceled_timer_never_comes_and_its_name_is_nobodys() {
         let mut timers = Timers::new(1);
         let first = timers.after(at(0), Duration::from_millis(1), 1).unwrap();
         assert!(timers.cancel(first) && !timers.cancel(first));

@@ -57,10 +57,10 @@ impl StopFlag {
         // clean stop.
         let armed = Arc::new(AtomicBool::new(false));
         let failed = |signal| move |source| StopError { signal, source };
-        let (first, signalled) = io::pipe().map_err(failed(SIGINT))?;
+        let (first, signaled) = io::pipe().map_err(failed(SIGINT))?;
         for signal in [SIGINT, SIGTERM] {
-            let signalled = signalled.try_clone().map_err(failed(signal))?;
-            stop.register(signal, &armed, signalled).map_err(failed(signal))?;
+            let signaled = signaled.try_clone().map_err(failed(signal))?;
+            stop.register(signal, &armed, signaled).map_err(failed(signal))?;
         }
         arm_after(first, grace, Arc::clone(&armed)).map_err(failed(SIGINT))?;
         Ok((stop, armed))
@@ -78,11 +78,11 @@ impl StopFlag {
         self.stopping.load(Ordering::Acquire)
     }
 
-    fn register(&self, signal: i32, armed: &Arc<AtomicBool>, signalled: io::PipeWriter) -> io::Result<()> {
+    fn register(&self, signal: i32, armed: &Arc<AtomicBool>, signaled: io::PipeWriter) -> io::Result<()> {
         // 128 + signal is what a shell reports for a process that the signal killed.
         flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(armed))?;
         flag::register(signal, Arc::clone(&self.stopping))?;
-        pipe::register(signal, signalled)?;
+        pipe::register(signal, signaled)?;
         Ok(())
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! 1. A `Pages` owns `start..start + len`: one range returned by `mmap`, page-aligned, readable and
 //!    writable, with no other owner. It is unmapped once, on drop.
-//! 2. The kernel zeroes anonymous pages, so every byte is initialised from the start.
+//! 2. The kernel zeroes anonymous pages, so every byte is initialized from the start.
 //! 3. After [`Mapping::map`] returned, touching any byte cannot raise SIGBUS: hugepages were all
 //!    faulted in, and a refusal became an error; anonymous small pages have no backing file that
 //!    could be missing.
@@ -94,7 +94,7 @@ impl Mapping {
     /// All bytes, initially zero, for safe code; a caller that passes [`Mapping::as_ptr`] to a
     /// device must not use it.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: invariants 1 and 2: we own the range and its bytes are initialised; 3: touching
+        // SAFETY: invariants 1 and 2: we own the range and its bytes are initialized; 3: touching
         // it is defined; the borrow of self is exclusive.
         unsafe { slice::from_raw_parts_mut(self.pages.start.as_ptr(), self.pages.len) }
     }

@@ -38,7 +38,7 @@ impl Program {
     /// Sends it an interrupt, as Ctrl-C does, and returns its output.
     pub fn interrupt(self) -> String {
         let asked = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();
-        assert!(asked.is_ok_and(|status| status.success()), "a child of ours can be signalled");
+        assert!(asked.is_ok_and(|status| status.success()), "a child of ours can be signaled");
         self.finish()
     }
 

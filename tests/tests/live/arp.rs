@@ -112,8 +112,8 @@ fn we_find_the_kernel_and_lose_nothing_meanwhile() {
 }
 
 #[test]
-fn configured_neighbours_need_no_question() {
-    let Some(talk) = talk("configured_neighbours_need_no_question") else { return };
+fn configured_neighbors_need_no_question() {
+    let Some(talk) = talk("configured_neighbors_need_no_question") else { return };
     let shown = talk.wire.far.ip(&["-br", "link", "show", FAR]).unwrap();
     let mac = shown.split_whitespace().find(|word| word.matches(':').count() == 5).unwrap().parse().unwrap();
     talk.live.apply(HostEvent::NeighborSet { address: THEIRS, mac });
@@ -129,8 +129,8 @@ fn configured_neighbours_need_no_question() {
 }
 
 #[test]
-fn configured_neighbour_is_not_moved_by_what_is_heard() {
-    let Some(talk) = talk("configured_neighbour_is_not_moved_by_what_is_heard") else { return };
+fn configured_neighbor_is_not_moved_by_what_is_heard() {
+    let Some(talk) = talk("configured_neighbor_is_not_moved_by_what_is_heard") else { return };
     talk.live.apply(HostEvent::NeighborSet { address: THEIRS, mac: MOVED });
     // Sends an ARP request for us, which shows its true MAC address.
     talk.they_send("here I am");
@@ -143,8 +143,8 @@ fn configured_neighbour_is_not_moved_by_what_is_heard() {
 }
 
 #[test]
-fn neighbour_that_moved_is_followed_when_it_asks_for_us() {
-    let Some(talk) = talk("neighbour_that_moved_is_followed_when_it_asks_for_us") else { return };
+fn neighbor_that_moved_is_followed_when_it_asks_for_us() {
+    let Some(talk) = talk("neighbor_that_moved_is_followed_when_it_asks_for_us") else { return };
     let mut flow = talk.flow();
     talk.we_send(&mut flow, "before");
     assert_eq!(talk.they_hear(), "before");
@@ -159,8 +159,8 @@ fn neighbour_that_moved_is_followed_when_it_asks_for_us() {
 }
 
 #[test]
-fn neighbour_that_moved_is_followed_by_its_announcement() {
-    let Some(talk) = talk("neighbour_that_moved_is_followed_by_its_announcement") else { return };
+fn neighbor_that_moved_is_followed_by_its_announcement() {
+    let Some(talk) = talk("neighbor_that_moved_is_followed_by_its_announcement") else { return };
     set(&talk.wire.far, "conf/veth1/arp_notify", "1");
     let mut flow = talk.flow();
     talk.we_send(&mut flow, "before");
@@ -207,8 +207,8 @@ fn somebody_with_our_address_is_noticed_and_told() {
 }
 
 #[test]
-fn datagrams_to_a_silent_neighbour_are_named_drops() {
-    let Some(talk) = talk_with("datagrams_to_a_silent_neighbour_are_named_drops", quick()) else { return };
+fn datagrams_to_a_silent_neighbor_are_named_drops() {
+    let Some(talk) = talk_with("datagrams_to_a_silent_neighbor_are_named_drops", quick()) else { return };
     let mut flow = talk.live.connect(7_002, (Ipv4Addr::new(10, 9, 0, 77), 7_001), UdpOptions::default());
     // Eight may wait for one neighbor, the newest ones.
     for _ in 0..10 {
@@ -221,8 +221,8 @@ fn datagrams_to_a_silent_neighbour_are_named_drops() {
 }
 
 #[test]
-fn neighbour_is_checked_as_it_gets_old_and_asked_for_anew_when_it_fell_silent() {
-    let test = "neighbour_is_checked_as_it_gets_old_and_asked_for_anew_when_it_fell_silent";
+fn neighbor_is_checked_as_it_gets_old_and_asked_for_anew_when_it_fell_silent() {
+    let test = "neighbor_is_checked_as_it_gets_old_and_asked_for_anew_when_it_fell_silent";
     let Some(talk) = talk_with(test, quick()) else { return };
     let mut flow = talk.flow();
     talk.we_send(&mut flow, "first");

@@ -80,8 +80,8 @@ fn kernel_goes_on_beside_us() {
 }
 
 #[test]
-fn kernel_asks_for_the_neighbours_that_we_want() {
-    let Some(shared) = shared("kernel_asks_for_the_neighbours_that_we_want") else { return };
+fn kernel_asks_for_the_neighbors_that_we_want() {
+    let Some(shared) = shared("kernel_asks_for_the_neighbors_that_we_want") else { return };
     let mut flow = shared.flow(THEIRS);
     let sent = shared.live.send(&mut flow, b"first");
     assert!(sent.is_ok(), "{sent:?}");
@@ -144,8 +144,8 @@ fn flow_follows_a_route_that_changes_goes_and_comes_back() {
 }
 
 #[test]
-fn flow_follows_a_neighbour_that_moves() {
-    let Some(shared) = shared("flow_follows_a_neighbour_that_moves") else { return };
+fn flow_follows_a_neighbor_that_moves() {
+    let Some(shared) = shared("flow_follows_a_neighbor_that_moves") else { return };
     let mut flow = shared.flow(THEIRS);
     assert_eq!(shared.arrives_from(&mut flow, "before"), OURS);
     shared.wire.far.ip(&["link", "set", FAR, "address", "02:00:00:00:00:77"]).unwrap();

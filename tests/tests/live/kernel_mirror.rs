@@ -20,8 +20,8 @@ const UNPRIVILEGED: &str = "WIREPATH_MIRROR_UNPRIVILEGED";
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[test]
-fn interface_arrives_with_addresses_routes_and_neighbours() {
-    in_a_namespace("interface_arrives_with_addresses_routes_and_neighbours", || {
+fn interface_arrives_with_addresses_routes_and_neighbors() {
+    in_a_namespace("interface_arrives_with_addresses_routes_and_neighbors", || {
         ip("neigh add 10.0.0.9 lladdr 02:00:00:00:00:09 dev eth1 nud permanent");
         ip("route add default via 10.0.0.9");
         let mut scene = Scene::new();
@@ -198,8 +198,8 @@ fn storm_of_changes_ends_in_the_kernels_state() {
 }
 
 #[test]
-fn neighbour_is_resolved_by_the_kernel_on_demand() {
-    with_a_neighbor("neighbour_is_resolved_by_the_kernel_on_demand", |_there| {
+fn neighbor_is_resolved_by_the_kernel_on_demand() {
+    with_a_neighbor("neighbor_is_resolved_by_the_kernel_on_demand", |_there| {
         let mut scene = Scene::new();
         scene.until("10.0.0.2", "ask 10.0.0.2");
         scene.want("10.0.0.2");
@@ -213,8 +213,8 @@ fn neighbour_is_resolved_by_the_kernel_on_demand() {
 }
 
 #[test]
-fn neighbour_that_does_not_answer_is_counted_and_may_be_found_later() {
-    with_a_neighbor("neighbour_that_does_not_answer_is_counted_and_may_be_found_later", |there| {
+fn neighbor_that_does_not_answer_is_counted_and_may_be_found_later() {
+    with_a_neighbor("neighbor_that_does_not_answer_is_counted_and_may_be_found_later", |there| {
         tune("retrans_time_ms", 50);
         let mut scene = Scene::new();
         scene.want("10.0.0.77");
@@ -228,8 +228,8 @@ fn neighbour_that_does_not_answer_is_counted_and_may_be_found_later() {
 }
 
 #[test]
-fn stale_neighbour_that_moved_is_found_because_it_is_used() {
-    with_a_neighbor("stale_neighbour_that_moved_is_found_because_it_is_used", |_there| {
+fn stale_neighbor_that_moved_is_found_because_it_is_used() {
+    with_a_neighbor("stale_neighbor_that_moved_is_found_because_it_is_used", |_there| {
         tune("retrans_time_ms", 50);
         tune("delay_first_probe_time", 1);
         ip("neigh add 10.0.0.2 lladdr 02:00:00:00:00:ee dev eth1 nud stale");
@@ -243,8 +243,8 @@ fn stale_neighbour_that_moved_is_found_because_it_is_used() {
 }
 
 #[test]
-fn permanent_neighbour_stays_permanent_though_it_is_wanted() {
-    with_a_neighbor("permanent_neighbour_stays_permanent_though_it_is_wanted", |_there| {
+fn permanent_neighbor_stays_permanent_though_it_is_wanted() {
+    with_a_neighbor("permanent_neighbor_stays_permanent_though_it_is_wanted", |_there| {
         ip("neigh add 10.0.0.9 lladdr 02:00:00:00:00:09 dev eth1 nud permanent");
         let mut scene = Scene::new();
         scene.want("10.0.0.9");

@@ -286,8 +286,8 @@ fn error_about_our_flow_that_comes_to_the_kernel_reaches_it() {
 }
 
 #[test]
-fn shared_port_sends_by_the_kernels_neighbours() {
-    let Some(Wire { near, far }) = wire("shared_port_sends_by_the_kernels_neighbours") else { return };
+fn shared_port_sends_by_the_kernels_neighbors() {
+    let Some(Wire { near, far }) = wire("shared_port_sends_by_the_kernels_neighbors") else { return };
     near.ip(&["address", "add", "10.9.0.1/24", "dev", "veth0"]).unwrap();
     let peer = socket(&far);
     near.run(|| {

@@ -445,7 +445,7 @@ impl fmt::Display for Served {
         )?;
         writeln!(
             f,
-            "  ignored {}, malformed {}, throttled {}; injected: lost acknowledgements {}, half-open {}, crossing \
+            "  ignored {}, malformed {}, throttled {}; injected: lost acknowledgments {}, half-open {}, crossing \
              fills {}",
             counts.ignored,
             counts.malformed,

@@ -12,7 +12,7 @@
 //! These are restarts too: a packet that its publisher sent clearly after all others (IEX writes
 //! the send time into each packet), a packet that lies farther back than any network delays
 //! ([`Policy::restart_distance`]), and a heartbeat that repeats the same old number many times in a
-//! row. After a restart, late packets from before it are recognised by session, send time or
+//! row. After a restart, late packets from before it are recognized by session, send time or
 //! number, and counted as [`SequenceCounts::past`].
 //!
 //! *Which claims of a single packet are accepted.* A single flipped bit that the checksum misses,

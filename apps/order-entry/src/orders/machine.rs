@@ -45,7 +45,7 @@ impl OrderTable {
         outcome
     }
 
-    /// An acknowledgement that comes after a fill or after the end only adds the venue's id. One of
+    /// An acknowledgment that comes after a fill or after the end only adds the venue's id. One of
     /// an order that was taken for one that never lived shows that it does.
     fn accept(&mut self, slot: usize, venue_id: u64, outcome: &mut Outcome) {
         self.learn_venue_id(slot, venue_id);

@@ -30,7 +30,7 @@
 //! 3. There is one `Producer` and one `Consumer` for a ring, neither is `Clone`, and their methods
 //!    take `&mut self`. So by (1) and (2) no slot is ever reached from both sides at once.
 //! 4. There are `mask + 1` lengths and places of long frames, and `mask + 1` times `slot_blocks`
-//!    blocks, at least [`SLOT_BLOCKS_MIN`], all zeroed and so initialised. So slot `index & mask`
+//!    blocks, at least [`SLOT_BLOCKS_MIN`], all zeroed and so initialized. So slot `index & mask`
 //!    is inside all of them.
 //! 5. A length marked [`LONG`] comes with the address of that many bytes, less those of its head,
 //!    which are in the slot. The bytes belong to an mbuf that is in `lent` at this slot, or at a
@@ -325,7 +325,7 @@ impl Slot<'_> {
     #[inline]
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         let ring = &*self.0.ring;
-        // SAFETY: inside the ring and initialised (4), free (1), and accessed only by this producer
+        // SAFETY: inside the ring and initialized (4), free (1), and accessed only by this producer
         // (3), which is borrowed mutably.
         unsafe { core::slice::from_raw_parts_mut(ring.first_block(self.0.posted), ring.slot_blocks) }.as_flattened_mut()
     }
@@ -657,7 +657,7 @@ impl<'a> Frame<'a> {
         if self.len as usize > BLOCK {
             return None;
         }
-        // SAFETY: the slot is inside the ring, has a block and is initialised (4), it is published
+        // SAFETY: the slot is inside the ring, has a block and is initialized (4), it is published
         // (2), a frame this short is never lent (7), and the producer does not touch the slot until
         // it is returned (1, 3), for which the consumer must be borrowed mutably.
         Some((unsafe { &*self.ring.first_block(self.index) }, self.len as usize))
@@ -725,7 +725,7 @@ impl FrameRing {
     /// The caller is the consumer, and saw the frame published, with that length and not marked.
     #[inline]
     unsafe fn in_slot(&self, index: u32, len: u32) -> &[u8] {
-        // SAFETY: the slot is inside the ring and initialised (4), it is published (2), and the
+        // SAFETY: the slot is inside the ring and initialized (4), it is published (2), and the
         // producer does not touch it until it is returned (1, 3), for which the consumer must be
         // borrowed mutably.
         let blocks = unsafe { core::slice::from_raw_parts(self.first_block(index), self.slot_blocks) };

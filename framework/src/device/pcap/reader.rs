@@ -96,7 +96,7 @@ impl From<io::Error> for Stop {
 }
 
 impl Reader {
-    /// Opens a capture file; gzip (several members too) is recognised by its first bytes, not by
+    /// Opens a capture file; gzip (several members too) is recognized by its first bytes, not by
     /// its name.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();

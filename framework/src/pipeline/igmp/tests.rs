@@ -270,7 +270,7 @@ fn version_2_leave_goes_to_all_routers() {
 }
 
 #[test]
-fn neighbour_silences_version_2() {
+fn neighbor_silences_version_2() {
     let mut bench = bench();
     bench.push(&general(IgmpVersion::V2));
     bench.join(GROUP);

@@ -216,9 +216,9 @@ fn conflict_is_dropped_by_name_and_defended() {
     rig.push(&arp(ArpOperation::Reply, OURS, PEER));
     rig.push(&arp(ArpOperation::Request, OURS, OURS));
     assert_eq!((rig.count("arp/conflicts"), rig.count("arp/drop/address_conflict")), (2, 2));
-    let defence = rig.sent();
-    let (packet, _) = ArpPacket::parse(&defence[14..]).unwrap();
-    assert_eq!((&defence[..6], packet.is_announcement(), packet.sender_ip()), (&[0xff; 6][..], true, OURS));
+    let defense = rig.sent();
+    let (packet, _) = ArpPacket::parse(&defense[14..]).unwrap();
+    assert_eq!((&defense[..6], packet.is_announcement(), packet.sender_ip()), (&[0xff; 6][..], true, OURS));
 }
 
 #[test]
@@ -263,7 +263,7 @@ impl Rig<Arp> {
 }
 
 #[test]
-fn datagrams_wait_for_their_neighbour_and_go_in_order() {
+fn datagrams_wait_for_their_neighbor_and_go_in_order() {
     let mut rig = arp_rig();
     assert_eq!(rig.send(b"first"), Ok(UdpSent::Waiting));
     assert_eq!(rig.send(b"second"), Ok(UdpSent::Waiting));
@@ -308,7 +308,7 @@ fn datagram_that_waited_looks_like_one_that_did_not() {
 }
 
 #[test]
-fn datagram_to_a_silent_neighbour_is_a_named_drop() {
+fn datagram_to_a_silent_neighbor_is_a_named_drop() {
     let mut rig = arp_rig();
     rig.send(b"tick").unwrap();
     rig.run(10);
@@ -348,7 +348,7 @@ fn flow(rig: &mut Rig<Stack>, options: &UdpOptions) -> UdpFlow {
 }
 
 #[test]
-fn flow_follows_its_neighbour_address_and_link() {
+fn flow_follows_its_neighbor_address_and_link() {
     let mut rig = stack();
     rig.host.apply(HostEvent::NeighborSet { address: PEER, mac: PEER_STATION }).unwrap();
     let mut flow = flow(&mut rig, &UdpOptions::default());
@@ -412,7 +412,7 @@ fn flow_fragments_to_the_mtu_of_its_path_until_that_is_forgotten() {
 }
 
 #[test]
-fn neighbour_that_the_kernel_resolves_is_wished_for_and_what_waits_goes() {
+fn neighbor_that_the_kernel_resolves_is_wished_for_and_what_waits_goes() {
     let mut rig = arp_rig();
     let neighbors = NeighborConfig { learn_from: LearnFrom::Host, ..NeighborConfig::default() };
     let config = EgressConfig { neighbors: Some(neighbors), ..EgressConfig::quiet(HashSeed::new(3, 4)) };
@@ -475,7 +475,7 @@ fn echo_is_answered_in_the_buffer_of_the_request() {
 }
 
 #[test]
-fn echo_goes_to_the_neighbour_that_the_host_knows() {
+fn echo_goes_to_the_neighbor_that_the_host_knows() {
     let mut rig = stack();
     let known = MacAddr([2, 0, 0, 0, 0, 44]);
     rig.host.apply(HostEvent::NeighborSet { address: PEER, mac: known }).unwrap();
@@ -616,7 +616,7 @@ fn echo_that_cannot_be_asked_for_says_why() {
 }
 
 #[test]
-fn echo_request_waits_for_its_neighbour_and_is_a_whole_message() {
+fn echo_request_waits_for_its_neighbor_and_is_a_whole_message() {
     let mut rig = stack();
     assert_eq!(ask(&mut rig, &ASKED), Ok(UdpSent::Waiting));
     let question = rig.sent();
@@ -633,7 +633,7 @@ fn echo_request_waits_for_its_neighbour_and_is_a_whole_message() {
 }
 
 #[test]
-fn echo_request_to_a_silent_neighbour_is_a_named_drop() {
+fn echo_request_to_a_silent_neighbor_is_a_named_drop() {
     let mut rig = stack();
     let nine = vec![0; 1_472 * 9];
     let too_many = Echo { data: &nine, ..ASKED };

@@ -486,7 +486,7 @@ fn checksum_is_computed_left_out_or_asked_of_the_nic() {
 }
 
 #[test]
-fn unicast_goes_to_the_neighbour_and_to_bound_ports() {
+fn unicast_goes_to_the_neighbor_and_to_bound_ports() {
     let mut bench = bench();
     let frame = bench.sent(SocketAddrV4::new(PEER, 7), &UdpOptions::default(), b"hello").remove(0);
     assert_eq!((&frame[..6], &frame[6..12], frame[22]), (&PEER_STATION.0[..], &STATION.0[..], 64));

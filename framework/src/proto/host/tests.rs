@@ -141,7 +141,7 @@ fn longest_prefix_wins_then_the_smallest_metric() {
 }
 
 #[test]
-fn learned_neighbour_is_believed_until_its_time_and_never_over_a_configured_one() {
+fn learned_neighbor_is_believed_until_its_time_and_never_over_a_configured_one() {
     let mut host = host();
     let until = Instant::from_nanos(2_000);
     let learned = |mac| HostEvent::NeighborLearned { address: ip("10.0.0.2"), mac, until };
@@ -159,7 +159,7 @@ fn learned_neighbour_is_believed_until_its_time_and_never_over_a_configured_one(
 }
 
 #[test]
-fn neighbour_that_says_again_what_is_known_changes_no_answer() {
+fn neighbor_that_says_again_what_is_known_changes_no_answer() {
     let mut host = host();
     let [early, late, later] = [2_000, 3_000, 4_000].map(Instant::from_nanos);
     let address = ip("10.0.0.2");
@@ -180,7 +180,7 @@ fn neighbour_that_says_again_what_is_known_changes_no_answer() {
 }
 
 #[test]
-fn groups_and_broadcasts_need_no_neighbour() {
+fn groups_and_broadcasts_need_no_neighbor() {
     let source = ip("10.0.0.1");
     for (destination, mac) in [
         ("239.129.2.3", MacAddr([1, 0, 0x5e, 1, 2, 3])),

@@ -147,7 +147,7 @@ fn peer(last: u8) -> Ipv4Addr {
 }
 
 #[test]
-fn silent_neighbour_is_asked_three_times_with_longer_waits_then_given_up() {
+fn silent_neighbor_is_asked_three_times_with_longer_waits_then_given_up() {
     let mut script = script();
     script.queue(PEER, 1);
     script.run(6);
@@ -160,7 +160,7 @@ fn silent_neighbour_is_asked_three_times_with_longer_waits_then_given_up() {
 
 /// Headers that were prepared for it, those of orders above all, are still valid.
 #[test]
-fn neighbour_that_confirms_its_station_leaves_the_host_as_it_was() {
+fn neighbor_that_confirms_its_station_leaves_the_host_as_it_was() {
     let mut script = script();
     script.queue(PEER, 1);
     assert_eq!(script.answer(), ArpOutcome::Answered);
@@ -179,7 +179,7 @@ fn neighbour_that_confirms_its_station_leaves_the_host_as_it_was() {
 }
 
 #[test]
-fn neighbour_that_is_back_after_nobody_looked_for_long_is_news() {
+fn neighbor_that_is_back_after_nobody_looked_for_long_is_news() {
     let mut script = script();
     script.queue(PEER, 1);
     script.answer();
@@ -212,7 +212,7 @@ fn answer_lets_the_host_know_and_the_packets_go_in_order() {
 }
 
 #[test]
-fn full_queue_of_all_neighbours_refuses_the_newcomer() {
+fn full_queue_of_all_neighbors_refuses_the_newcomer() {
     let mut script = script();
     (0..3).for_each(|handle| script.queue(peer(2), handle));
     (3..5).for_each(|handle| script.queue(peer(3), handle));
@@ -235,7 +235,7 @@ fn old_answer_is_checked_by_unicast_while_it_is_still_believed() {
 }
 
 #[test]
-fn neighbour_that_fell_silent_is_asked_of_all_and_then_gone() {
+fn neighbor_that_fell_silent_is_asked_of_all_and_then_gone() {
     let mut script = script();
     script.queue(PEER, 1);
     script.answer();
@@ -250,7 +250,7 @@ fn neighbour_that_fell_silent_is_asked_of_all_and_then_gone() {
 }
 
 #[test]
-fn moved_neighbour_is_followed_and_checked_at_once() {
+fn moved_neighbor_is_followed_and_checked_at_once() {
     let mut script = script();
     script.queue(PEER, 1);
     script.answer();
@@ -265,7 +265,7 @@ fn moved_neighbour_is_followed_and_checked_at_once() {
 }
 
 #[test]
-fn neighbour_that_is_doubted_is_checked_at_once_and_once() {
+fn neighbor_that_is_doubted_is_checked_at_once_and_once() {
     let mut script = script();
     let negative_advice = |script: &mut Script| {
         script.with(|neighbors, host, now, mut act| neighbors.negative_advice(PEER, host, now, &mut act))
@@ -340,7 +340,7 @@ fn unknown_neighbor_that_we_request_stays_and_another_is_evicted() {
 }
 
 #[test]
-fn configured_neighbour_survives_what_arp_hears() {
+fn configured_neighbor_survives_what_arp_hears() {
     let mut script = script();
     script.queue(PEER, 1);
     script.host.apply(HostEvent::NeighborSet { address: PEER, mac: THIEF_MAC }).unwrap();
@@ -358,7 +358,7 @@ fn full_host_gives_the_packets_back() {
 }
 
 #[test]
-fn forgotten_neighbour_gives_its_packets_back() {
+fn forgotten_neighbor_gives_its_packets_back() {
     let mut script = script();
     script.queue(PEER, 1);
     script.with(|neighbors, host, _, mut act| neighbors.forget(PEER, host, &mut act));
@@ -447,7 +447,7 @@ fn callers_take_no_place_from_those_whom_the_app_asks_for() {
 }
 
 #[test]
-fn router_of_callers_is_no_callers_neighbour() {
+fn router_of_callers_is_no_callers_neighbor() {
     let mut script = script();
     let far = Ipv4Prefix::new(Ipv4Addr::new(192, 0, 2, 0), 24).unwrap();
     let route = crate::proto::Route { network: far, gateway: Some(peer(2)), source: OURS, metric: 0 };

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbour_that_does_not_answer_is_not_known() {
+    fn neighbor_that_does_not_answer_is_not_known() {
         let mut message = NeighbourMessage::default();
         message.header.family = AddressFamily::Inet;
         message.header.ifindex = 2;

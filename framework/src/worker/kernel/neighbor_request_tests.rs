@@ -56,7 +56,7 @@ impl Scene {
 }
 
 #[test]
-fn neighbour_is_asked_for_once_a_second_however_often_it_is_wanted() {
+fn neighbor_is_asked_for_once_a_second_however_often_it_is_wanted() {
     let mut scene = Scene::wanting([PEER; 8]);
     assert_eq!(scene.turn_after(10), [PEER]);
     scene.want([PEER; 8]);
@@ -66,7 +66,7 @@ fn neighbour_is_asked_for_once_a_second_however_often_it_is_wanted() {
 }
 
 #[test]
-fn known_neighbour_is_reported_as_used_when_it_is_wanted_again() {
+fn known_neighbor_is_reported_as_used_when_it_is_wanted_again() {
     let mut scene = Scene::wanting([PEER]);
     scene.turn_after(0);
     scene.kernel = HEARD;
@@ -76,14 +76,14 @@ fn known_neighbour_is_reported_as_used_when_it_is_wanted_again() {
 }
 
 #[test]
-fn configured_neighbour_is_left_alone() {
+fn configured_neighbor_is_left_alone() {
     let mut scene = Scene::wanting([PEER]);
     scene.kernel = NeighborKnowledge::TablesState(NeighborOrigin::Configured);
     assert_eq!(scene.turn_after(10_000), NOBODY);
 }
 
 #[test]
-fn neighbour_that_does_not_answer_is_counted_once_for_each_question() {
+fn neighbor_that_does_not_answer_is_counted_once_for_each_question() {
     let mut scene = Scene::wanting([PEER]);
     scene.kernel = NeighborKnowledge::Silent;
     assert_eq!(scene.list.unanswered(|_| NeighborKnowledge::Silent), 0, "silence from before the request is no answer");
@@ -118,7 +118,7 @@ fn flood_of_wishes_asks_no_faster_than_the_host_has_room() {
 }
 
 #[test]
-fn neighbour_wished_for_longest_ago_makes_way() {
+fn neighbor_wished_for_longest_ago_makes_way() {
     let mut scene = Scene::wanting([peer(1), peer(2)]);
     scene.turn_after(0);
     scene.want([peer(1)]);

@@ -213,7 +213,7 @@ fn what_the_host_has_no_room_for_is_reported_and_not_sent() {
 }
 
 #[test]
-fn neighbour_that_is_wanted_has_room_before_others() {
+fn neighbor_that_is_wanted_has_room_before_others() {
     let mut scene = Scene::new();
     let stranger = |n| Change::Neighbor(IDX, Ipv4Addr::new(10, 0, 0, n), neighbor(NeighborOrigin::NetlinkEvents));
     scene.say((2..=5).map(stranger));
@@ -308,7 +308,7 @@ fn told_twice_is_told_once() {
 }
 
 #[test]
-fn configured_neighbour_that_is_now_only_heard_follows_the_kernel() {
+fn configured_neighbor_that_is_now_only_heard_follows_the_kernel() {
     let mut scene = Scene::new();
     let moved = MacAddr([2, 0, 0, 0, 0, 10]);
     scene.say([Change::Neighbor(IDX, ip("10.0.0.2"), neighbor(NeighborOrigin::Configured))]);

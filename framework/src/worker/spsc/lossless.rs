@@ -19,7 +19,7 @@
 //! 1. A ring has one [`Producer`] and one [`Consumer`]: they are made in pairs, are not `Clone`,
 //!    and their methods that touch slots take `&mut self`. Only the producer stores `tail`, only
 //!    the consumer stores `head`.
-//! 2. `tail - head` (wrapping) is at most the capacity. Positions `head..tail` hold initialised
+//! 2. `tail - head` (wrapping) is at most the capacity. Positions `head..tail` hold initialized
 //!    items and belong to the consumer; all other slots belong to the producer, and their content
 //!    is never read.
 //! 3. An end hands slots over by a Release store of its index after its last access to them, and
@@ -219,7 +219,7 @@ impl<T: Send> Consumer<T> {
     #[inline]
     fn read(&mut self, position: usize) -> T {
         self.ring.slot(position).with(|slot| {
-            // SAFETY: `position` lies in head..tail, seen by an Acquire load of tail: initialised
+            // SAFETY: `position` lies in head..tail, seen by an Acquire load of tail: initialized
             // and ours (1, 2, 3). It is moved out once, since every caller then advances head past
             // it.
             unsafe { (*slot).assume_init_read() }
@@ -343,7 +343,7 @@ impl<T> Drop for SharedRing<T> {
         let mut position = self.consumer.0.index.load(Ordering::Acquire);
         while position != tail {
             self.slot(position).with_mut(|slot| {
-                // SAFETY: both ends are gone (4), and head..tail is initialised (2); each position
+                // SAFETY: both ends are gone (4), and head..tail is initialized (2); each position
                 // is dropped once.
                 unsafe { (*slot).assume_init_drop() };
             });

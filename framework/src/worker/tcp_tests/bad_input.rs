@@ -223,7 +223,7 @@ fn call_that_never_had_a_link_ends_by_a_name_that_says_so() {
 }
 
 #[test]
-fn neighbour_that_never_answers_ends_the_call_by_name_and_every_frame_comes_home() {
+fn neighbor_that_never_answers_ends_the_call_by_name_and_every_frame_comes_home() {
     let (mut end, _wire, block, now) = end_without_peer();
     let options = ConnectionOptions::default();
     end.with_app(now, |_, cx| cx.tcp().connect(ANY, NOBODY, &options, ConsumerId(1)).unwrap());
@@ -240,7 +240,7 @@ fn neighbour_that_never_answers_ends_the_call_by_name_and_every_frame_comes_home
 }
 
 #[test]
-fn neighbour_that_never_answers_ends_a_call_when_its_user_says() {
+fn neighbor_that_never_answers_ends_a_call_when_its_user_says() {
     let (mut end, _wire, _, now) = end_without_peer();
     let options = ConnectionOptions { user_timeout: Some(seconds(2)), ..ConnectionOptions::default() };
     end.with_app(now, |_, cx| cx.tcp().connect(ANY, NOBODY, &options, ConsumerId(1)).unwrap());

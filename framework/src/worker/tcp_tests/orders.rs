@@ -257,7 +257,7 @@ fn writable_tells_when_the_pool_has_a_buffer_again() {
 }
 
 #[test]
-fn order_follows_a_neighbour_that_moves() {
+fn order_follows_a_neighbor_that_moves() {
     let mut line = Line::connected(Wanted::default());
     let mut order = template(&mut line, ORDER);
     let moved = HostEvent::NeighborSet { address: address(2), mac: MacAddr([2, 0, 0, 0, 0, 9]) };
@@ -332,7 +332,7 @@ fn order_behind_one_that_got_lost_with_the_link_leaves_when_the_link_is_up() {
 }
 
 #[test]
-fn order_to_a_neighbour_that_is_not_known_leaves_when_it_is() {
+fn order_to_a_neighbor_that_is_not_known_leaves_when_it_is() {
     for asks in [false, true] {
         let mut line = Line::connected(Wanted { asks, ..Wanted::default() });
         let mut order = template(&mut line, ORDER);

@@ -77,7 +77,7 @@ fn syn_ack(syn: &[u8]) -> Vec<u8> {
 
 /// RFC 9293 3.8.3 (MUST-20 a): the IP layer is notified, and resolves the neighbor again.
 #[test]
-fn neighbour_is_asked_anew_after_three_retransmissions_to_it() {
+fn neighbor_is_asked_anew_after_three_retransmissions_to_it() {
     let (left, mut right) = pair("tcp", MemoryConfig::default());
     let block = Block::heap();
     let mut end = resolving_worker(left, &block);

@@ -75,7 +75,7 @@ counters! {
     rdma_rx_bytes,
     /// Messages that completed a receive WQE.
     rdma_rx_messages,
-    /// Negative acknowledgements that were sent.
+    /// Negative acknowledgments that were sent.
     rdma_naks,
     /// Peers that were asked to wait for a receive WQE.
     rdma_rnr_naks,

@@ -77,7 +77,7 @@ fn pingpong_of_each_service_comes_to_its_end() {
 }
 
 /// With perftest, whose ends wait for each other at the end: a pingpong's end that is done goes,
-/// and cannot repeat its last acknowledgement where that was lost.
+/// and cannot repeat its last acknowledgment where that was lost.
 #[test]
 fn reliable_messages_arrive_once_though_the_wire_loses_them() {
     let test = "rdma::reliable_messages_arrive_once_though_the_wire_loses_them";

@@ -209,7 +209,7 @@ fn corrections_of_more_executions_than_are_kept_lead_nowhere_else() {
 }
 
 #[test]
-fn acknowledgement_after_a_fill_is_tolerated() {
+fn acknowledgment_after_a_fill_is_tolerated() {
     let mut table = one_sent();
     fill(&mut table, 1, 1, 40);
     assert_eq!(order(&table), (State::Live, 100, 40, 60));

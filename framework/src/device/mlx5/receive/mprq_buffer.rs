@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! 1. The range is a claimed region, so no pool is or will be cut from it. It lives as long as this
-//!    value, and its bytes are initialised.
+//!    value, and its bytes are initialized.
 //! 2. Nothing in the process writes there, except the fake NIC of a test. The NIC writes only into
 //!    strides that it has not reported yet. A caller borrows only reported bytes, and releases them
 //!    before it returns the WQE to the NIC.
@@ -53,7 +53,7 @@ impl MprqBuffer {
     #[inline]
     pub(in crate::device::mlx5) fn bytes(&self, at: usize, len: usize) -> &[u8] {
         assert!(at <= self.len() && len <= self.len() - at, "outside the memory where frames land");
-        // SAFETY: inside the region, and initialised (1); nothing writes there meanwhile (2).
+        // SAFETY: inside the region, and initialized (1); nothing writes there meanwhile (2).
         unsafe { slice::from_raw_parts(self.region.base().add(at).as_ptr(), len) }
     }
 }

@@ -8,7 +8,7 @@
 //! Invariants:
 //! 1. The parts of a queue are correct ([`MemoryOwner`](super::super::setup::parts::MemoryOwner)):
 //!    the ring is as long as they state, aligned to 16 bytes, and lives as long as the owner. It
-//!    is initialised: libmlx5 makes it of fresh pages.
+//!    is initialized: libmlx5 makes it of fresh pages.
 //! 2. The number of units is a power of two, and a position is masked before it is used, so it is
 //!    always inside the ring.
 //! 3. A unit has one owner on our side: a ring is not `Clone`, and writing takes `&mut self`.
@@ -50,7 +50,7 @@ impl SqMemory {
     /// The unit at `position`.
     #[inline(always)]
     pub(in crate::device::mlx5) fn read(&self, position: u32) -> Unit {
-        // SAFETY: inside the ring (2), alive and initialised (1), written by us only (3).
+        // SAFETY: inside the ring (2), alive and initialized (1), written by us only (3).
         unsafe { self.at(position).read() }
     }
 
@@ -65,7 +65,7 @@ impl SqMemory {
     #[inline(always)]
     pub(in crate::device::mlx5) fn run(&mut self, position: u32, count: u32) -> &mut [Unit] {
         assert!(count <= self.until_end(position), "a run over the end of the ring");
-        // SAFETY: inside the ring (2, and as was just checked), initialised and alive (1), borrowed
+        // SAFETY: inside the ring (2, and as was just checked), initialized and alive (1), borrowed
         // with the ring (3).
         unsafe { slice::from_raw_parts_mut(self.at(position).as_ptr(), count as usize) }
     }
@@ -77,7 +77,7 @@ impl SqMemory {
         let head = count.min(self.until_end(position));
         let tail = (count - head).min(self.mask + 1);
         // SAFETY: both slices are inside the ring (2): the first ends with the ring, and the second
-        // is not longer. Alive and initialised (1), and not written while the ring is borrowed (3).
+        // is not longer. Alive and initialized (1), and not written while the ring is borrowed (3).
         unsafe {
             let head = slice::from_raw_parts(self.at(position).as_ptr(), head as usize);
             (head, slice::from_raw_parts(self.first.as_ptr(), tail as usize))

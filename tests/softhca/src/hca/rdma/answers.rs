@@ -1,4 +1,4 @@
-//! What a responder has still to send, in the order of the requests: acknowledgements, and answers
+//! What a responder has still to send, in the order of the requests: acknowledgments, and answers
 //! with data, which are read from memory packet by packet.
 
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ pub(super) struct Answer {
 /// The kinds of answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AnswerKind {
-    /// An acknowledgement, positive or negative.
+    /// An acknowledgment, positive or negative.
     Ack { syndrome: u8 },
     /// The value that an atomic found.
     Original(u64),
@@ -53,7 +53,7 @@ impl Answers {
         self.waiting.iter().filter(|answer| matches!(answer.kind, AnswerKind::Read { .. })).count()
     }
 
-    /// Adds an answer. A positive acknowledgement takes the place of one right before it.
+    /// Adds an answer. A positive acknowledgment takes the place of one right before it.
     pub(super) fn push(&mut self, answer: Answer) {
         let is_ack = |answer: &Answer| matches!(answer.kind, AnswerKind::Ack { syndrome: syndrome::ACK });
         match self.waiting.back_mut() {

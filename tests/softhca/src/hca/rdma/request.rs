@@ -154,7 +154,7 @@ impl Request {
         matches!(self.operation, Operation::CompareSwap | Operation::FetchAdd)
     }
 
-    /// Whether the peer answers with data, not with an acknowledgement.
+    /// Whether the peer answers with data, not with an acknowledgment.
     pub(super) fn is_answered(&self) -> bool {
         self.operation == Operation::Read || self.is_atomic()
     }

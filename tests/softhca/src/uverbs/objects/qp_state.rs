@@ -43,7 +43,7 @@ pub(crate) fn modify_qp_ex(context: &mut Context, kernel: &mut Kernel<'_>, call:
     if mlx5::ModifyQp::read(call.driver).comp_mask != 0 {
         return refuse(libc::EOPNOTSUPP);
     }
-    // Bursts are not modelled: frames of a paced QP leave one by one.
+    // Bursts are not modeled: frames of a paced QP leave one by one.
     let rate = (request.base.attr_mask & mask::RATE_LIMIT != 0).then_some(request.rate_limit);
     modify(context, kernel, &request.base, rate)?;
     let response_length = call.response_length(ExModifyQpResp::LEN);

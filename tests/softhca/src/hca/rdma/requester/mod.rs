@@ -66,7 +66,7 @@ const QUEUE_MAX: usize = 64;
 /// Packets on their way that are not acknowledged.
 const WINDOW: u32 = 128;
 
-/// A packet asks for an acknowledgement at least so often.
+/// A packet asks for an acknowledgment at least so often.
 const ACK_PERIOD: u32 = 32;
 
 /// A local ACK timeout may take up to four times its length (9.7.6.1.3).

@@ -347,7 +347,7 @@ fn a_hostile_wire_loses_some() {
 }
 
 #[test]
-fn a_hostile_wire_lets_neighbours_change_places_and_loses_none() {
+fn a_hostile_wire_lets_neighbors_change_places_and_loses_none() {
     let mut rig = hostile(|hostility| hostility.reordering = 300);
     let mut received = fifty(&mut rig);
     assert!(!received.is_sorted());

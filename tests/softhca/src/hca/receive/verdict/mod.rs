@@ -64,7 +64,7 @@ fn types(headers: &Headers, frame: &[u8]) -> u8 {
     l4 << 4 | l3 << 2 | options | fragment
 }
 
-/// 3 for an acknowledgement without data, 4 for one with data, 1 for other segments.
+/// 3 for an acknowledgment without data, 4 for one with data, 1 for other segments.
 fn tcp_type(tcp: &[u8]) -> u8 {
     let has_data = tcp.len() > tcp_header_len(tcp);
     match (tcp[13] & TCP_FLAG_ACK != 0, tcp[13] & TCP_FLAGS_FIN_SYN_RST != 0, has_data) {

@@ -31,7 +31,7 @@ fn udp_over_both_kinds_of_ip_is_right() {
 }
 
 #[test]
-fn tcp_is_told_apart_by_acknowledgement_and_data() {
+fn tcp_is_told_apart_by_acknowledgment_and_data() {
     for (tcp_flags, payload, l4) in [(0x10, 0, 3), (0x18, 7, 4), (0x02, 0, 1), (0x12, 0, 1), (0x11, 7, 1), (0x04, 0, 1)]
     {
         let frame = Frame { protocol: TCP, tcp_flags, payload: vec![9; payload], ..Frame::default() };

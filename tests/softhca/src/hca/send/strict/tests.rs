@@ -275,7 +275,7 @@ fn a_ring_hidden_by_another_queues_is_no_mistake() {
 }
 
 #[test]
-fn a_queue_that_rings_elsewhere_is_not_let_go_by_its_neighbour() {
+fn a_queue_that_rings_elsewhere_is_not_let_go_by_its_neighbor() {
     let mut rig = rig();
     rig.submit(&rig.send_wqe(&frame(64))); // register 0
     let first = second_queue(&mut rig);
