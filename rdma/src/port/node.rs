@@ -40,7 +40,8 @@ pub fn subscription() -> Subscription {
 /// use rdma::roce::DeviceConfig;
 /// use wirepath::prelude::*;
 ///
-/// let port = Port::open("memory:roce")?.address([192, 0, 2, 1], 24).log(|_| ()).subscribe(subscription());
+/// let port = Port::open("memory:roce")?.address([192, 0, 2, 1], 24).log(|_| ());
+/// let port = port.subscribe(subscription());
 /// let mut port = port.embed(RoceNode::new(&DeviceConfig::default()))?;
 /// let pd = port.app_mut().device_mut().create_pd().expect("the first");
 /// port.poll();
