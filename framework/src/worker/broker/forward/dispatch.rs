@@ -2,16 +2,16 @@
 //!
 //! A flow with both ends belongs to one client. Several clients may have a port without a remote
 //! end, as the processes of a server share a listener. For a new connection, a hash of both ends
-//! chooses among the clients that accept new ones. When clients come and go, the hash chooses
-//! others, so each connection that a client has answered (its SYN+ACK has passed here) is
-//! remembered until it has ended. A datagram to a group goes to every client that has joined the
-//! group, and the source if the client named one.
+//! chooses among the clients that accept new ones, and its segments go on to that client
+//! ([`conntrack`](super::conntrack)). A datagram to a group goes to every client that has joined
+//! the group, and the source if the client named one.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
+use super::conntrack::ConnTrack;
 use super::packet::{Ends, Packet};
 use crate::device::af_xdp::broker::message::Flow;
 use crate::wire::Protocol;
@@ -20,12 +20,6 @@ use crate::wire::tcp::TcpFlags;
 /// A client, by its index in the broker.
 pub(in crate::worker::broker) type ClientIdx = usize;
 
-/// The most remembered connections of a client: as many as the library of `wirepath run` has.
-const REMEMBERED_MAX: usize = 16_384;
-/// How long a connection is remembered after its end, because a lost last segment is repeated.
-const OVER: Duration = Duration::from_secs(5);
-/// How long a connection without frames is remembered: longer than keepalive's two hours.
-const SILENT: Duration = Duration::from_secs(3 * 3_600);
 /// How long SYNs to a port are ignored after the last client has stopped listening there. A server
 /// that replaces its processes starts to listen in the new ones meanwhile, which takes seconds on a
 /// busy machine, and a peer repeats its SYN.
@@ -35,12 +29,6 @@ const PAUSE: Duration = Duration::from_secs(10);
 const HANDS_ON_WITHIN: Duration = Duration::from_secs(30);
 /// The most ports that clients have given up so recently.
 const LEFT_MAX: usize = 4_096;
-/// The client of connections whose client is gone, and that had sent its FIN. Their peers' last
-/// segments are dropped: another client of the port would answer with a reset, and a peer that has
-/// not read all data yet would lose it.
-const GONE: ClientIdx = ClientIdx::MAX;
-/// The most connections of clients that are gone.
-const GONE_MAX: usize = 65_536;
 /// The interval between two searches for connections to forget.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -50,9 +38,7 @@ pub(super) struct Dispatch {
     exact: HashMap<Ends, ClientIdx>,
     /// Flows to a port: from any remote end, or with a part of the remote end.
     ports: HashMap<Ends, Vec<Sharer>>,
-    remembered: HashMap<Ends, Connection>,
-    /// The number of remembered connections of each client.
-    counts: HashMap<ClientIdx, usize>,
+    connections: ConnTrack,
     /// Ports that clients have given up, and when.
     left: HashMap<(ClientIdx, Ends), Instant>,
     hash: RandomState,
@@ -102,29 +88,6 @@ impl Sharer {
     }
 }
 
-struct Connection {
-    client: ClientIdx,
-    last: Instant,
-    ends: End,
-    /// The client that had the connection before, and has handed it over.
-    from: Option<ClientIdx>,
-}
-
-/// The state of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct End {
-    ours: bool,
-    theirs: bool,
-}
-
-impl End {
-    const RESET: Self = Self { ours: true, theirs: true };
-
-    fn is_over(self) -> bool {
-        self == Self::RESET
-    }
-}
-
 /// The clients that get a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recipients {
@@ -139,8 +102,7 @@ impl Dispatch {
         Self {
             exact: HashMap::new(),
             ports: HashMap::new(),
-            remembered: HashMap::new(),
-            counts: HashMap::new(),
+            connections: ConnTrack::default(),
             left: HashMap::new(),
             hash: RandomState::new(),
             swept: now,
@@ -167,8 +129,8 @@ impl Dispatch {
     /// client of the port may be of another user, and this client must not get that user's frames.
     pub(super) fn remove(&mut self, client: ClientIdx, flows: &[Flow], now: Instant) {
         let left: HashSet<Ends> = flows.iter().filter_map(|flow| self.remove_one(client, flow)).collect();
-        if !left.is_empty() && self.counts.get(&client).is_some_and(|count| *count > 0) {
-            self.orphan(client, now, |ends| left.contains(&to_port(ends)));
+        if !left.is_empty() && self.connections.count(client) > 0 {
+            self.connections.orphan(client, now, |ends| left.contains(&to_port(ends)));
         }
         let room = LEFT_MAX.saturating_sub(self.left.len());
         self.left.extend(left.into_iter().take(room).map(|port| ((client, port), now)));
@@ -193,28 +155,6 @@ impl Dispatch {
         Some(port)
     }
 
-    /// Forgets connections of a client, except that frames of those which it has ended are dropped
-    /// for a while.
-    fn orphan(&mut self, client: ClientIdx, now: Instant, which: impl Fn(&Ends) -> bool) {
-        let (mut orphans, mut forgotten) = (self.counts.get(&GONE).copied().unwrap_or(0), 0);
-        self.remembered.retain(|ends, connection| {
-            if connection.client != client || !which(ends) {
-                return true;
-            }
-            forgotten += 1;
-            let is_kept = connection.ends.ours && orphans < GONE_MAX;
-            if is_kept {
-                orphans += 1;
-                *connection = Connection { client: GONE, last: now, ends: End::RESET, from: None };
-            }
-            is_kept
-        });
-        self.counts.insert(GONE, orphans);
-        if let Some(count) = self.counts.get_mut(&client) {
-            *count -= forgotten;
-        }
-    }
-
     /// Sets whether new connections to the flow may go to this client.
     pub(super) fn set_listening(&mut self, client: ClientIdx, flow: &Flow, listening: bool, now: Instant) {
         let sharers = self.ports.get_mut(&port(flow)).into_iter().flatten();
@@ -230,9 +170,7 @@ impl Dispatch {
             sharers.retain(|sharer| sharer.client != client);
             !sharers.is_empty()
         });
-        self.orphan(client, now, |_| true);
-        self.remembered.values_mut().for_each(|one| _ = one.from.take_if(|from| *from == client));
-        self.counts.remove(&client);
+        self.connections.forget(client, now);
         self.left.retain(|(left_by, _), _| *left_by != client);
     }
 
@@ -248,20 +186,9 @@ impl Dispatch {
             return Recipients::All;
         }
         if ends.protocol == Protocol::TCP.0
-            && let Some(connection) = self.remembered.get_mut(ends)
+            && let Some(recipients) = self.connections.received(packet, now)
         {
-            let begins_anew = flags.contains(TcpFlags::SYN) && connection.ends.is_over();
-            if !begins_anew {
-                if connection.client == GONE {
-                    return Recipients::None;
-                }
-                connection.last = now;
-                connection.ends.theirs |= flags.contains(TcpFlags::FIN);
-                if flags.contains(TcpFlags::RST) {
-                    connection.ends = End::RESET;
-                }
-                return Recipients::One(connection.client);
-            }
+            return recipients;
         }
         let pauses = |sharer: &Sharer| sharer.stopped.is_some_and(|since| now.duration_since(since) < PAUSE);
         match &sharers[..] {
@@ -297,18 +224,12 @@ impl Dispatch {
             return;
         }
         if flags.contains(TcpFlags::SYN) {
-            if flags.contains(TcpFlags::ACK) {
-                self.remember(client, *ends, now);
+            if flags.contains(TcpFlags::ACK) && self.has_port(client, ends) {
+                self.connections.begin(client, *ends, now);
             }
             return;
         }
-        let Some(connection) = self.remembered.get_mut(ends).filter(|connection| connection.client == client) else {
-            return;
-        };
-        connection.ends.ours |= flags.contains(TcpFlags::FIN);
-        if flags.contains(TcpFlags::RST) {
-            connection.ends = End::RESET;
-        }
+        self.connections.sent(client, packet);
     }
 
     /// Hands a connection of a shared port over to another client that listens there. `None` if no
@@ -326,55 +247,28 @@ impl Dispatch {
         let others: Vec<Sharer> =
             sharers.iter().filter(|other| other.client != from && other.stopped.is_none()).cloned().collect();
         let client = self.chosen(&others, ends)?;
-        let has_room = self.counts.get(&client).is_none_or(|count| *count < REMEMBERED_MAX);
-        has_room.then_some(client)
+        self.connections.has_room(client).then_some(client)
     }
 
     /// Gives a connection to such a client.
     pub(super) fn give(&mut self, from: ClientIdx, client: ClientIdx, ends: &Ends, now: Instant) {
-        *self.counts.entry(client).or_default() += 1;
-        let connection = Connection { client, last: now, ends: End::default(), from: Some(from) };
-        if let Some(before) = self.remembered.insert(*ends, connection)
-            && let Some(count) = self.counts.get_mut(&before.client)
-        {
-            *count -= 1;
-        }
+        self.connections.give(from, client, ends, now);
     }
 
     /// Whether a connection is to a port that the client has, or had a moment ago, and does not
     /// belong to another client.
     pub(super) fn may_hand_over(&self, from: ClientIdx, ends: &Ends) -> bool {
-        let port = to_port(ends);
-        let has_port = self.left.contains_key(&(from, port))
-            || self.ports.get(&port).is_some_and(|sharers| sharers.iter().any(|one| one.client == from));
-        let is_anothers = self.remembered.get(ends).is_some_and(|one| one.client != from && !one.ends.is_over());
-        has_port && !is_anothers && ends.protocol == Protocol::TCP.0
+        let has_port = self.left.contains_key(&(from, to_port(ends))) || self.has_port(from, ends);
+        has_port && !self.connections.is_anothers(from, ends) && ends.protocol == Protocol::TCP.0
+    }
+
+    fn has_port(&self, client: ClientIdx, ends: &Ends) -> bool {
+        self.ports.get(&to_port(ends)).is_some_and(|sharers| sharers.iter().any(|one| one.client == client))
     }
 
     /// The client to which this client has handed a connection over.
     pub(super) fn has_handed_over(&self, from: ClientIdx, ends: &Ends) -> Option<ClientIdx> {
-        self.remembered.get(ends).filter(|connection| connection.from == Some(from)).map(|connection| connection.client)
-    }
-
-    fn remember(&mut self, client: ClientIdx, ends: Ends, now: Instant) {
-        let has_port =
-            self.ports.get(&to_port(&ends)).is_some_and(|sharers| sharers.iter().any(|one| one.client == client));
-        let is_anothers = self.remembered.get(&ends).is_some_and(|one| one.client != client && !one.ends.is_over());
-        if !has_port || is_anothers {
-            return;
-        }
-        let count = self.counts.entry(client).or_default();
-        if *count >= REMEMBERED_MAX {
-            // The hash finds the client as long as no client comes or goes.
-            return;
-        }
-        *count += 1;
-        let connection = Connection { client, last: now, ends: End::default(), from: None };
-        if let Some(before) = self.remembered.insert(ends, connection)
-            && let Some(count) = self.counts.get_mut(&before.client)
-        {
-            *count -= 1;
-        }
+        self.connections.handed_over_by(from, ends)
     }
 
     /// Forgets connections that have ended. Runs once a second, for a millisecond at most.
@@ -384,14 +278,7 @@ impl Dispatch {
         }
         self.swept = now;
         self.left.retain(|_, since| now.duration_since(*since) < HANDS_ON_WITHIN);
-        self.remembered.retain(|_, connection| {
-            let quiet = now.duration_since(connection.last);
-            let stays = quiet < if connection.ends.is_over() { OVER } else { SILENT };
-            if !stays && let Some(count) = self.counts.get_mut(&connection.client) {
-                *count -= 1;
-            }
-            stays
-        });
+        self.connections.sweep(now);
     }
 }
 
@@ -419,6 +306,7 @@ const ANYONE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
 #[cfg(test)]
 mod tests {
+    use super::super::conntrack::{CONNECTIONS_MAX, OVER};
     use super::*;
 
     const SYN: TcpFlags = TcpFlags::SYN;
@@ -549,9 +437,9 @@ mod tests {
         assert_eq!(one(dispatch.of(&packet(5, ACK), now)), client, "a late one");
         assert_ne!(one(dispatch.of(&packet(5, SYN), now)), client);
         dispatch.sweep(now + OVER / 2);
-        assert_eq!(dispatch.remembered.len(), 1);
+        assert_eq!(dispatch.connections.len(), 1);
         dispatch.sweep(now + OVER + SWEEP_INTERVAL);
-        assert_eq!(dispatch.remembered.len(), 0);
+        assert_eq!(dispatch.connections.len(), 0);
     }
 
     #[test]
@@ -580,7 +468,7 @@ mod tests {
         }
         let lost: Vec<Flow> = (80..83).map(at).collect();
         dispatch.remove(0, &lost, now);
-        assert_eq!((dispatch.counts[&0], dispatch.remembered.len(), dispatch.left.len()), (1, 1, 3));
+        assert_eq!((dispatch.connections.count(0), dispatch.connections.len(), dispatch.left.len()), (1, 1, 3));
         dispatch.add(1, &at(80));
         assert_eq!(dispatch.of(&packet_to(80, ACK), now), Recipients::One(1));
         assert_eq!(dispatch.of(&packet_to(83, ACK), now), Recipients::One(0));
@@ -607,8 +495,8 @@ mod tests {
         dispatch.sent(other, &packet(5, TcpFlags::RST), now);
         dispatch.sent(7, &packet(6, SYN | ACK), now);
         assert_eq!(one(dispatch.of(&packet(5, ACK), now)), client);
-        assert_eq!(dispatch.remembered.len(), 1, "7 has no such port");
-        assert!(!dispatch.remembered[&packet(5, ACK).ends].ends.is_over());
+        assert_eq!(dispatch.connections.len(), 1, "7 has no such port");
+        assert!(dispatch.connections.is_anothers(other, &packet(5, ACK).ends), "it is not over");
     }
 
     #[test]
@@ -627,7 +515,7 @@ mod tests {
             (dispatch.has_handed_over(client, &ends), dispatch.has_handed_over(other, &ends)),
             (Some(next), None)
         );
-        assert_eq!((dispatch.counts[&client], dispatch.counts[&next]), (0, 1));
+        assert_eq!((dispatch.connections.count(client), dispatch.connections.count(next)), (0, 1));
         dispatch.set_listening(client, &flow(Protocol::TCP), false, now);
         assert_eq!(dispatch.hand_over(next, &ends, now), None, "nobody else listens");
     }
@@ -694,12 +582,12 @@ mod tests {
     fn flood_of_handshakes_is_remembered_up_to_a_limit() {
         let (mut dispatch, now) = shared();
         (0..=u16::MAX).for_each(|port| dispatch.sent(0, &packet(port, SYN | ACK), now));
-        assert_eq!(dispatch.remembered.len(), REMEMBERED_MAX);
+        assert_eq!(dispatch.connections.len(), CONNECTIONS_MAX);
         dispatch.sent(1, &packet(u16::MAX, SYN | ACK), now);
-        assert_eq!(dispatch.remembered.len(), REMEMBERED_MAX + 1, "another's share is his");
+        assert_eq!(dispatch.connections.len(), CONNECTIONS_MAX + 1, "another's share is his");
         dispatch.forget(0, now);
         dispatch.add(0, &flow(Protocol::TCP));
         dispatch.sent(0, &packet(1, SYN | ACK), now);
-        assert_eq!(dispatch.remembered.len(), 2);
+        assert_eq!(dispatch.connections.len(), 2);
     }
 }

@@ -2,8 +2,9 @@
 //! queue in shared memory instead ([`ForwardedQueue`]). One thread moves all frames:
 //!
 //! ```text
-//!                        ┌ packet    both ends of the frame
-//!  interface ──▶ burst ──┤ dispatch  whose it is          ──▶ copied to a client's queue
+//!                        ┌ packet     both ends of the frame
+//!  interface ──▶ burst ──┤ conntrack  whose connection it is of
+//!                        └ dispatch   or whose flow       ──▶ copied to a client's queue
 //!  interface ◀── doorbell ◀── copied from each client's queue, so many a turn
 //! ```
 //!
@@ -12,6 +13,7 @@
 //! or a client wakes it. No client can block it: a full queue loses only its own frames, and
 //! clients that send at the same time take the room of the interface by turns.
 
+mod conntrack;
 mod dispatch;
 mod packet;
 mod parked;

@@ -1,0 +1,183 @@
+//! The connections to shared ports, and the client of each: from the SYN+ACK that a client sends
+//! until both ends have closed. The hash by which [`Dispatch`](super::dispatch::Dispatch) chose the
+//! client chooses another one when clients come and go.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use super::dispatch::{ClientIdx, Recipients};
+use super::packet::{Ends, Packet};
+use crate::wire::tcp::TcpFlags;
+
+/// The most connections of a client: as many as the library of `wirepath run` has.
+pub(super) const CONNECTIONS_MAX: usize = 16_384;
+/// How long a connection is remembered after its end, because a lost last segment is repeated.
+pub(super) const OVER: Duration = Duration::from_secs(5);
+/// How long a connection without frames is remembered: longer than keepalive's two hours.
+const SILENT: Duration = Duration::from_secs(3 * 3_600);
+/// The client of connections whose client is gone, and that had sent its FIN. Their peers' last
+/// segments are dropped: another client of the port would answer with a reset, and a peer that has
+/// not read all data yet would lose it.
+const GONE: ClientIdx = ClientIdx::MAX;
+/// The most connections of clients that are gone.
+const GONE_MAX: usize = 65_536;
+
+/// All connections.
+#[derive(Default)]
+pub(super) struct ConnTrack {
+    connections: HashMap<Ends, Connection>,
+    /// The number of connections of each client.
+    counts: HashMap<ClientIdx, usize>,
+}
+
+struct Connection {
+    client: ClientIdx,
+    last: Instant,
+    ends: End,
+    /// The client that had the connection before, and has handed it over.
+    from: Option<ClientIdx>,
+}
+
+/// Which ends have closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct End {
+    ours: bool,
+    theirs: bool,
+}
+
+impl End {
+    const RESET: Self = Self { ours: true, theirs: true };
+
+    fn is_over(self) -> bool {
+        self == Self::RESET
+    }
+}
+
+impl ConnTrack {
+    /// Who gets a received segment; `None` where the port decides: of an unknown connection, and of
+    /// one that begins anew.
+    #[inline]
+    pub(super) fn received(&mut self, packet: &Packet, now: Instant) -> Option<Recipients> {
+        let connection = self.connections.get_mut(&packet.ends)?;
+        if packet.flags.contains(TcpFlags::SYN) && connection.ends.is_over() {
+            return None;
+        }
+        if connection.client == GONE {
+            return Some(Recipients::None);
+        }
+        connection.last = now;
+        connection.ends.theirs |= packet.flags.contains(TcpFlags::FIN);
+        if packet.flags.contains(TcpFlags::RST) {
+            connection.ends = End::RESET;
+        }
+        Some(Recipients::One(connection.client))
+    }
+
+    /// Notes the end of a connection in a segment that a client sends.
+    #[inline]
+    pub(super) fn sent(&mut self, client: ClientIdx, packet: &Packet) {
+        let known = self.connections.get_mut(&packet.ends).filter(|connection| connection.client == client);
+        let Some(connection) = known else { return };
+        connection.ends.ours |= packet.flags.contains(TcpFlags::FIN);
+        if packet.flags.contains(TcpFlags::RST) {
+            connection.ends = End::RESET;
+        }
+    }
+
+    /// A client has answered a SYN: the connection is its, unless it is another's. One that finds
+    /// no room is not remembered, and the hash finds its client as long as none comes or goes.
+    pub(super) fn begin(&mut self, client: ClientIdx, ends: Ends, now: Instant) {
+        if !self.is_anothers(client, &ends) && self.has_room(client) {
+            self.insert(ends, Connection { client, last: now, ends: End::default(), from: None });
+        }
+    }
+
+    /// A client has handed a connection over to another one.
+    pub(super) fn give(&mut self, from: ClientIdx, client: ClientIdx, ends: &Ends, now: Instant) {
+        self.insert(*ends, Connection { client, last: now, ends: End::default(), from: Some(from) });
+    }
+
+    fn insert(&mut self, ends: Ends, connection: Connection) {
+        *self.counts.entry(connection.client).or_default() += 1;
+        if let Some(before) = self.connections.insert(ends, connection) {
+            self.uncount(before.client);
+        }
+    }
+
+    fn uncount(&mut self, client: ClientIdx) {
+        if let Some(count) = self.counts.get_mut(&client) {
+            *count -= 1;
+        }
+    }
+
+    /// Whether a connection that is not over belongs to another client.
+    pub(super) fn is_anothers(&self, client: ClientIdx, ends: &Ends) -> bool {
+        self.connections.get(ends).is_some_and(|one| one.client != client && !one.ends.is_over())
+    }
+
+    /// The client to which this one has handed a connection over.
+    pub(super) fn handed_over_by(&self, from: ClientIdx, ends: &Ends) -> Option<ClientIdx> {
+        self.connections
+            .get(ends)
+            .filter(|connection| connection.from == Some(from))
+            .map(|connection| connection.client)
+    }
+
+    /// Whether a client may have another connection.
+    pub(super) fn has_room(&self, client: ClientIdx) -> bool {
+        self.count(client) < CONNECTIONS_MAX
+    }
+
+    /// How many a client has.
+    pub(super) fn count(&self, client: ClientIdx) -> usize {
+        self.counts.get(&client).copied().unwrap_or(0)
+    }
+
+    /// Forgets connections of a client, except that segments of those which it has ended are
+    /// dropped for a while.
+    pub(super) fn orphan(&mut self, client: ClientIdx, now: Instant, which: impl Fn(&Ends) -> bool) {
+        let (mut orphans, mut forgotten) = (self.count(GONE), 0);
+        self.connections.retain(|ends, connection| {
+            if connection.client != client || !which(ends) {
+                return true;
+            }
+            forgotten += 1;
+            let is_kept = connection.ends.ours && orphans < GONE_MAX;
+            if is_kept {
+                orphans += 1;
+                *connection = Connection { client: GONE, last: now, ends: End::RESET, from: None };
+            }
+            is_kept
+        });
+        self.counts.insert(GONE, orphans);
+        if let Some(count) = self.counts.get_mut(&client) {
+            *count -= forgotten;
+        }
+    }
+
+    /// Removes a client, whose index may become another client's.
+    pub(super) fn forget(&mut self, client: ClientIdx, now: Instant) {
+        self.orphan(client, now, |_| true);
+        self.connections.values_mut().for_each(|one| _ = one.from.take_if(|from| *from == client));
+        self.counts.remove(&client);
+    }
+
+    /// Forgets connections that have ended, and silent ones. Looks at each.
+    pub(super) fn sweep(&mut self, now: Instant) {
+        let counts = &mut self.counts;
+        self.connections.retain(|_, connection| {
+            let quiet = now.duration_since(connection.last);
+            let stays = quiet < if connection.ends.is_over() { OVER } else { SILENT };
+            if !stays && let Some(count) = counts.get_mut(&connection.client) {
+                *count -= 1;
+            }
+            stays
+        });
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.connections.len()
+    }
+}
