@@ -11,7 +11,8 @@
 //! which nobody does. So once an event names no object of ours, none is destroyed: the kernel
 //! removes them with the last descriptor of the file, and what libibverbs keeps of each is leaked.
 //! Notifications that the process reads by a channel of its own do not come by here: by those it
-//! has the thread wait that destroys its queue.
+//! has the thread wait that destroys its queue, and no other: who wants an event meanwhile gets
+//! none.
 //!
 //! Invariants:
 //! 1. An address in the list is of an object that the call of this kind made, and that has not been
@@ -22,7 +23,7 @@
 
 use core::mem::zeroed;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::context::{AsyncEvent, Element, EventKind};
 use super::error::VerbsError;
@@ -54,18 +55,21 @@ impl OwnObjects {
     /// about the object from then on.
     pub(super) fn remove(&self, address: usize, destroy: impl FnOnce() -> i32) -> i32 {
         let mut objects = self.objects();
-        let place = objects.own.iter().position(|(own, _)| *own == address as u64);
-        let answer = if place.is_some() && objects.has_others { libc::EBUSY } else { destroy() };
-        if let Some(place) = place {
-            objects.own.swap_remove(place);
-        }
+        let Some(place) = objects.own.iter().position(|(own, _)| *own == address as u64) else {
+            // Of a kind that has no events.
+            drop(objects);
+            return destroy();
+        };
+        let answer = if objects.has_others { libc::EBUSY } else { destroy() };
+        objects.own.swap_remove(place);
         answer
     }
 
-    /// The next event, if one is pending. One about an object of another process is of a kind that
-    /// nobody knows, and about the device.
+    /// The next event, if one is pending and no object is being destroyed: that may take for ever,
+    /// and nobody is to wait for it. One about an object of another process is of a kind that nobody
+    /// knows, and about the device.
     pub(super) fn next_event(&self, fd: BorrowedFd<'_>, verbs: &Verbs) -> Result<Option<AsyncEvent>, VerbsError> {
-        let mut objects = self.objects();
+        let Some(mut objects) = self.objects_if_free() else { return Ok(None) };
         let mut record = [0u8; RECORD_LEN];
         // SAFETY: the record is borrowed mutably for the call, with its own length (3).
         let len = unsafe { libc::read(fd.as_raw_fd(), record.as_mut_ptr().cast(), RECORD_LEN) };
@@ -95,6 +99,14 @@ impl OwnObjects {
             (verbs.ibv_ack_async_event)(&raw mut event);
         }
         seen(*element)
+    }
+
+    fn objects_if_free(&self) -> Option<MutexGuard<'_, Objects>> {
+        match self.0.try_lock() {
+            Ok(objects) => Some(objects),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     fn objects(&self) -> MutexGuard<'_, Objects> {
@@ -138,5 +150,36 @@ fn about(kind: ibv_event_type) -> About {
         | IBV_EVENT_PATH_MIG_ERR
         | IBV_EVENT_QP_LAST_WQE_REACHED => About::Object(|element| matches!(element, Element::QueuePair(_))),
         _ => About::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn destruction_that_a_hostile_process_has_wait_keeps_nobody_from_events() {
+        let own = Arc::new(OwnObjects::default());
+        own.add(64, Element::CompletionQueue(1));
+        let ((began, has_begun), (end, ends)) = (channel(), channel::<()>());
+        let destroying = Arc::clone(&own);
+        let destruction = thread::spawn(move || {
+            destroying.remove(64, || {
+                began.send(()).unwrap();
+                ends.recv().map_or(1, |()| 0)
+            })
+        });
+        has_begun.recv().unwrap();
+        let (looked, has_looked) = channel();
+        let looking = Arc::clone(&own);
+        thread::spawn(move || looked.send(looking.objects_if_free().is_none()));
+        assert_eq!(has_looked.recv(), Ok(true), "whoever wants an event goes on without");
+        end.send(()).unwrap();
+        assert_eq!(destruction.join().unwrap(), 0);
+        assert!(own.objects_if_free().is_some());
     }
 }

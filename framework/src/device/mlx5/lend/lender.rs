@@ -1,5 +1,6 @@
 //! The broker's part: a context, memory and rings for each client, and the rules of all.
 
+use core::mem::ManuallyDrop;
 use core::sync::atomic::Ordering;
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,15 +15,15 @@ use rdma_core_sys::verbs::RingMemory;
 use super::super::completion::arm::CompletionEvents;
 use super::super::config::{Feature, Mlx5Config, RxDistribution};
 use super::super::error::Mlx5SetupError;
-use super::super::health::recover::Objects as _;
 use super::super::health::watch::RingError;
 use super::super::ring::ArmRegister;
 use super::super::setup::capabilities::TimestampFormat;
-use super::super::setup::objects::{Receiver, Sender};
+use super::super::setup::objects::Receiver;
 use super::super::setup::own_device::OwnDevice;
-use super::super::setup::own_queue::{self, ChannelEvents, CreatedRx, CreatedTx, Half, OwnQueue};
+use super::super::setup::own_queue::{self, ChannelEvents, CreatedRx, CreatedTx, ObjectMonitor, OwnQueue};
 use super::super::setup::parts::CqParts;
 use super::clock;
+use super::halves::{Frames, Halves};
 use super::shared::{SharedRings, Status, add, page_len};
 use crate::device::af_xdp::broker::lend::QueueOrder;
 use crate::device::af_xdp::broker::message;
@@ -61,8 +62,10 @@ pub(crate) struct LentNic {
 
 /// What the broker keeps of a queue that it has lent.
 struct NicClient {
-    rx: Half<Receiver>,
-    tx: Half<Sender>,
+    halves: Halves,
+    receiver: Receiver,
+    rx_monitor: ObjectMonitor,
+    tx_monitor: ObjectMonitor,
     rx_cq: CqParts,
     events: ChannelEvents,
     queue: OwnQueue,
@@ -72,18 +75,6 @@ struct NicClient {
     device: OwnDevice,
     /// Rules that it has, installed or not.
     rule_count: usize,
-    frames: Frames,
-    /// The client is gone: the last of its rules is awaited.
-    has_ended: bool,
-}
-
-/// Whether the frames of a client's rules come to its queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Frames {
-    NotYet,
-    Come,
-    /// And will not again: the queue is reset.
-    NoMore,
 }
 
 impl Lender {
@@ -157,19 +148,17 @@ impl Lender {
     /// a rule takes the NIC up to a millisecond.
     pub(crate) fn connect(&mut self, idx: u16) -> io::Result<()> {
         let client = self.queues.get_mut(&idx).ok_or(io::ErrorKind::NotFound)?;
-        match client.frames {
-            Frames::Come => return Ok(()),
-            Frames::NoMore => return Err(io::ErrorKind::NotConnected.into()),
-            Frames::NotYet => client.frames = Frames::Come,
+        if client.halves.connect()? {
+            client.queue.steer_to(client.receiver.clone()).map_err(io::Error::other)?;
         }
-        client.queue.steer_to(client.rx.objects.clone()).map_err(io::Error::other)
+        Ok(())
     }
 
     /// No frame comes to the client from now on: the NIC drops those of its rules, until each rule
     /// is removed.
     pub(crate) fn disconnect(&mut self, idx: u16) {
         if let Some(client) = self.queues.get_mut(&idx) {
-            client.stop();
+            client.halves.stop();
         }
     }
 
@@ -177,26 +166,20 @@ impl Lender {
     /// caller removes its rules, some in a turn, and with the last of them goes the rest.
     pub(crate) fn end(&mut self, idx: u16) {
         let Some(client) = self.queues.get_mut(&idx) else { return };
-        client.stop();
-        // A program that is served no longer may be there still, and post.
-        let _ = client.tx.reset();
-        client.has_ended = true;
+        client.halves.end();
         self.destroy_if_over(idx);
     }
 
-    /// Destroys what a client has had beside the broker's loop, because the client may have the
-    /// kernel wait for something.
     fn destroy_if_over(&mut self, idx: u16) {
-        let is_over = self.queues.get(&idx).is_some_and(|client| client.has_ended && client.rule_count == 0);
+        let is_over = self.queues.get(&idx).is_some_and(|client| client.halves.has_ended() && client.rule_count == 0);
         if is_over && let Some(client) = self.queues.remove(&idx) {
-            // Without a thread it is dropped here.
-            let _ = thread::Builder::new().name("lent queue".into()).spawn(move || client.destroy());
+            client.destroy_beside();
         }
     }
 
     pub(crate) fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
         let client = self.queues.get_mut(&idx).ok_or(SteerError::NoQueue { idx })?;
-        match client.frames {
+        match client.halves.frames() {
             Frames::NoMore => return Err(SteerError::NoQueue { idx }),
             Frames::NotYet if client.rule_count >= WAITING_RULES_MAX => {
                 return Err(SteerError::TableFull { rules_max: WAITING_RULES_MAX });
@@ -231,21 +214,13 @@ impl Lender {
     /// Has the NIC release a ring.
     pub(crate) fn reset(&mut self, idx: u16, half: message::Half) -> io::Result<()> {
         let client = self.queues.get_mut(&idx).ok_or(io::ErrorKind::NotFound)?;
-        match half {
-            message::Half::Rx => client.rx.reset(),
-            message::Half::Tx => client.tx.reset(),
-        }
+        client.halves.reset(half)
     }
 
     /// Gives it back to the NIC.
     pub(crate) fn ready(&mut self, idx: u16, half: message::Half) -> io::Result<()> {
         let client = self.queues.get_mut(&idx).ok_or(io::ErrorKind::NotFound)?;
-        match half {
-            message::Half::Rx if client.frames == Frames::NoMore => Err(io::ErrorKind::NotConnected.into()),
-            message::Half::Rx => client.rx.ready(),
-            message::Half::Tx if client.has_ended => Err(io::ErrorKind::NotConnected.into()),
-            message::Half::Tx => client.tx.ready(),
-        }
+        client.halves.ready(half)
     }
 
     /// Descriptors that are readable once a client is to be woken.
@@ -317,8 +292,10 @@ impl NicClient {
         let (wake, theirs) = UnixStream::pair().map_err(no_memory)?;
         wake.set_nonblocking(true).and_then(|()| theirs.set_nonblocking(true)).map_err(no_memory)?;
         let client = Self {
-            rx: rx.objects,
-            tx: tx.objects,
+            receiver: rx.objects.objects.clone(),
+            rx_monitor: rx.objects.monitor.clone(),
+            tx_monitor: tx.objects.monitor.clone(),
+            halves: Halves::new(rx.objects, tx.objects),
             rx_cq: rx.cq,
             events: rx.events,
             queue,
@@ -326,21 +303,9 @@ impl NicClient {
             wake: wake.into(),
             device,
             rule_count: 0,
-            frames: Frames::NotYet,
-            has_ended: false,
         };
         client.tell();
         Ok((client, LentNic { memory, device_file, wake: theirs.into(), queue: described }))
-    }
-
-    /// Resets the receive ring for good, by a firmware command or two, however many rules lead
-    /// there.
-    fn stop(&mut self) {
-        if self.frames != Frames::NoMore {
-            self.frames = Frames::NoMore;
-            // A device that is gone delivers nothing either.
-            let _ = self.rx.reset();
-        }
     }
 
     /// Writes the status that the client reads.
@@ -359,8 +324,8 @@ impl NicClient {
         }
         add(self.rings.status(Status::OutOfBuffer), watch.take_out_of_buffer());
         for (fault, ring, completions) in [
-            (self.rx.monitor.take_fault(), Status::RxFaults, Status::RxLosses),
-            (self.tx.monitor.take_fault(), Status::TxFaults, Status::TxLosses),
+            (self.rx_monitor.take_fault(), Status::RxFaults, Status::RxLosses),
+            (self.tx_monitor.take_fault(), Status::TxFaults, Status::TxLosses),
         ] {
             match fault {
                 Some(RingError::Ring) => add(self.rings.status(ring), 1),
@@ -370,11 +335,27 @@ impl NicClient {
         }
     }
 
-    /// Ends the queue: libibverbs destroys a completion queue once its events were taken.
+    /// Ends the queue on a thread of its own, which a hostile client may have wait for ever: it may
+    /// have put a queue of its own in the place of ours, whose notifications nobody acknowledges.
+    /// Until then the packet buffers count for its user.
+    fn destroy_beside(self) {
+        // Without a thread the objects stay until the broker ends: they are reset, and no rule leads
+        // to them.
+        let client = ManuallyDrop::new(self);
+        let _ = thread::Builder::new().name("lent queue".into()).spawn(|| ManuallyDrop::into_inner(client).destroy());
+    }
+
+    /// libibverbs destroys a completion queue once its events were taken.
     fn destroy(mut self) {
-        let _ = self.rx.close();
-        let _ = self.tx.close();
+        self.halves.close();
         while self.events.take() {}
+    }
+}
+
+impl Drop for Lender {
+    /// Of a broker that ends, no client keeps it from that.
+    fn drop(&mut self) {
+        self.queues.drain().for_each(|(_, client)| client.destroy_beside());
     }
 }
 

@@ -15,10 +15,11 @@
 //! SECURITY.md.
 //!
 //! [`shared`] is the memory as both map it, [`clock`] the NIC's clock in it, [`lender`] the
-//! broker's part, [`client`] the program's.
+//! broker's part with the [`halves`] of each queue, [`client`] the program's.
 
 mod client;
 mod clock;
+mod halves;
 mod lender;
 #[allow(unsafe_code)]
 mod rings;

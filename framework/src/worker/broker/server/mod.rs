@@ -21,7 +21,7 @@ use super::orders::Turns;
 use super::port::{self, LendingPort, OpenPort};
 use super::refusals::{OF_A_STRANGER, RefusalLines};
 use super::rights::{BrokerRules, Rights};
-use crate::counters::{Block, Counter, Gauge, Unit};
+use crate::counters::{Block, Counter, Gauge, Scope, Unit};
 use crate::device::af_xdp::broker::message::Reply;
 use crate::device::af_xdp::broker::sys::{self, Peer};
 use crate::worker::StopFlag;
@@ -34,6 +34,8 @@ mod log;
 mod requests;
 mod review;
 mod steering;
+#[cfg(test)]
+mod tests;
 
 /// The longest wait for a request. Between two waits the loop checks the program and the stop flag.
 const TURN_INTERVAL: Duration = Duration::from_millis(100);
@@ -76,6 +78,16 @@ pub struct Broker {
     _block: Block,
 }
 
+/// What a broker has beside its port.
+struct OpenParts {
+    listener: Listener,
+    mirror: Mirror,
+    icmp_errors: UdpSocket,
+    forwarder: Option<Forwarder>,
+    block: Block,
+    uncounted: Option<String>,
+}
+
 struct Counters {
     clients: Gauge,
     requests: Counter,
@@ -112,21 +124,18 @@ impl Broker {
             icmp_errors(&interface).and_then(|socket| socket.set_nonblocking(true).map(|()| socket)).map_err(
                 |error| BrokerError(format!("ICMP errors of {interface} cannot be heard ({error}): run as root")),
             )?;
-        let counters = Counters {
-            clients: scope.gauge("clients", Unit::Number),
-            requests: scope.counter("requests", Unit::Messages),
-            refused: scope.counter("refused", Unit::Messages),
-            refused_by_rights: scope.counter("refused_by_rights", Unit::Messages),
-            refused_as_taken: scope.counter("refused_as_taken", Unit::Messages),
-            flows_taken_back: scope.counter("flows_taken_back", Unit::Number),
-            errors_passed_on: scope.counter("icmp_errors", Unit::Messages),
-        };
         let forwarder = if config.forward {
             let started = Forwarder::start(queues, frame_len_max, block.scope("forward"));
             Some(started.map_err(|why| BrokerError(format!("frames of {interface} cannot be passed on: {why}")))?)
         } else {
             None
         };
+        Ok(Self::over(config, device, OpenParts { listener, mirror, icmp_errors, forwarder, block, uncounted }))
+    }
+
+    /// A broker of a port that is open.
+    fn over(config: BrokerConfig, device: Box<dyn LendingPort>, parts: OpenParts) -> Self {
+        let OpenParts { listener, mirror, icmp_errors, forwarder, block, uncounted } = parts;
         // A client has one queue, or all where frames are passed on.
         let of_a_flow = if forwarder.is_some() { usize::from(device.queues()) } else { 1 };
         let budget = RuleBudget { rules_max: device.rules_max(), of_a_flow };
@@ -136,7 +145,7 @@ impl Broker {
             None if device.copies_groups() => Sharing::Groups,
             None => Sharing::Nothing,
         };
-        Ok(Self {
+        Self {
             queues: device.queues(),
             rights: match &config.rules {
                 Some(rules) => Rights::of_rules(rules.clone()),
@@ -158,10 +167,10 @@ impl Broker {
             reviewed: Instant::now(),
             lines: 0,
             refusal_lines: RefusalLines::new(Instant::now()),
-            counters,
+            counters: Counters::new(&block.scope("broker")),
             uncounted,
             _block: block,
-        })
+        }
     }
 
     /// For the operator: the interface, the mode, the path.
@@ -333,6 +342,18 @@ impl Broker {
 }
 
 impl Counters {
+    fn new(scope: &Scope) -> Self {
+        Self {
+            clients: scope.gauge("clients", Unit::Number),
+            requests: scope.counter("requests", Unit::Messages),
+            refused: scope.counter("refused", Unit::Messages),
+            refused_by_rights: scope.counter("refused_by_rights", Unit::Messages),
+            refused_as_taken: scope.counter("refused_as_taken", Unit::Messages),
+            flows_taken_back: scope.counter("flows_taken_back", Unit::Number),
+            errors_passed_on: scope.counter("icmp_errors", Unit::Messages),
+        }
+    }
+
     fn refuse(&self, refusal: &Refusal) {
         self.refused.inc();
         match refusal.errno {
