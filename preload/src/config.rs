@@ -6,6 +6,7 @@ use core::ops::RangeInclusive;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::env;
 use std::fmt::Display;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sockets::System;
@@ -405,7 +406,7 @@ fn own_host(port: &PortConfig) -> Result<Option<DedicatedHost>, String> {
     };
     let address: Ipv4Prefix =
         text.parse().map_err(|_| format!("{ADDRESS} is {text:?}: set it to an address such as 192.0.2.7/24"))?;
-    if is_lent(port) {
+    if broker_of(port).is_some() {
         return Err(format!("a broker lends flows to addresses of the interface alone: unset {ADDRESS}, or be root"));
     }
     let route = |via| StaticRoute { network: Ipv4Prefix::ALL, via };
@@ -413,11 +414,17 @@ fn own_host(port: &PortConfig) -> Result<Option<DedicatedHost>, String> {
     Ok(Some(DedicatedHost { addresses: vec![address], routes, ..DedicatedHost::default() }))
 }
 
-fn is_lent(port: &PortConfig) -> bool {
+/// The socket of the broker, and the interface that it is asked for; `None` without a broker.
+pub(crate) fn broker() -> Option<(&'static Path, &'static str)> {
+    let port = &CONFIG.get()?.as_ref()?.port;
+    Some((broker_of(port)?, port.interface()))
+}
+
+fn broker_of(port: &PortConfig) -> Option<&Path> {
     match port {
-        PortConfig::AfXdp(config) => config.broker.is_some(),
-        PortConfig::Mlx5(config) => config.broker.is_some(),
-        _ => false,
+        PortConfig::AfXdp(config) => config.broker.as_deref(),
+        PortConfig::Mlx5(config) => config.broker.as_deref(),
+        _ => None,
     }
 }
 

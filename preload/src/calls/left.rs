@@ -13,7 +13,7 @@ use sockets::{Errno, Kind, SocketId};
 use wirepath::time::Duration;
 
 use super::listener::{ELSEWHERE, MAY_BE_IDLE_IN_SETS};
-use super::{keep, offload, ports};
+use super::{back, keep, offload, ports};
 use crate::engine::Engine;
 use crate::engine::file::{self, FileKind, Unread};
 use crate::engine::group::Engines;
@@ -67,8 +67,8 @@ fn unused(engine: &mut Engine) -> Vec<(FileId, SocketId)> {
     unused.into_iter().map(|(idx, id)| (FileId::of(engine.number, idx as u32), id)).collect()
 }
 
-/// The reason of a socket that was given up before a `fork`.
-const NOT_AGAIN: &str = "given up before a fork, and refused when it was used";
+/// The reason of a socket that was given up: before a `fork`, or for another broker.
+pub(super) const NOT_AGAIN: &str = "given up before a fork or for a new broker, and refused when it was used";
 
 /// Offloads a socket that was left, because this process uses it. Where that fails it stays with
 /// the kernel.
@@ -98,16 +98,18 @@ fn put_unread(engine: &mut Engine, file: FileId, unread: Option<Unread>) {
     }
 }
 
-/// A call uses a file: it is taken up if it was left. One load, while none is left.
+/// A call uses a file: it is taken up if it was left. One load, while none is left and no engine
+/// has lost its broker.
 #[inline]
 pub(crate) fn take_up_if_left(file: FileId) {
-    if file::are_any_left() && !file.is_set() {
+    if file::is_any_left() && !file.is_set() {
         take_up_one(file);
     }
 }
 
 #[cold]
 fn take_up_one(file: FileId) {
+    back::look_for_broker();
     let mut engine = crate::engine::enter(file);
     if engine.files.socket(file).is_ok_and(|socket| socket.is_left) {
         let _ = take_up(&mut engine, file);

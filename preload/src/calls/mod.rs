@@ -17,6 +17,7 @@ use crate::engine::wait::{self, Blocking};
 use crate::engine::{self, Engine, WaitFor, options, thread};
 use crate::{config, process, scarce, sys};
 
+mod back;
 pub(crate) mod data;
 pub(crate) mod epoll;
 pub(crate) mod epoll_twins;
@@ -384,7 +385,7 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
     if socket.kind == Kind::Datagram && groups::is_of_groups(level, name) {
         let set = groups::set(&mut engine, file, name, value);
         if set.is_ok() {
-            note_until_used(&mut engine, file, id, (level, name), value);
+            note_for_later(&mut engine, file, id, (level, name), value);
         }
         return Ours(set);
     }
@@ -403,7 +404,7 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
     }
     let done = engine.call(|sockets, cx| sockets.setsockopt(id, level, name, value, cx));
     if done.is_ok() {
-        note_until_used(&mut engine, file, id, (level, name), value);
+        note_for_later(&mut engine, file, id, (level, name), value);
     }
     if done.is_ok()
         && let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file))
@@ -423,11 +424,13 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
     Ours(done)
 }
 
-/// Notes an option of a datagram socket of ours that nobody has used: it may be left to a child,
-/// which offloads it again.
-fn note_until_used(engine: &mut Engine, file: FileId, id: SocketId, (level, name): (c_int, c_int), value: &[u8]) {
-    if engine.look(|sockets| sockets.is_unused(id)) == Ok(true)
-        && let Ok(socket) = engine.files.socket(file)
+/// Notes an option of a socket of ours that may be offloaded again: a datagram socket that nobody
+/// has used may be left to a child, and where there is a broker it may be another one's one day, as
+/// a listener may.
+fn note_for_later(engine: &mut Engine, file: FileId, id: SocketId, (level, name): (c_int, c_int), value: &[u8]) {
+    let is_unused = engine.look(|sockets| sockets.is_unused(id)) == Ok(true);
+    if let Ok(socket) = engine.files.socket(file)
+        && (is_unused || (config::broker().is_some() && (socket.kind == Kind::Datagram || socket.is_listener)))
     {
         socket.options.push(level, name, value);
     }

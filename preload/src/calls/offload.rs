@@ -4,7 +4,7 @@
 //! its twin.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use sockets::listing::file_name;
@@ -292,36 +292,52 @@ pub(crate) fn open_first() {
 /// Opens the worker unless it is open. Returns whether it is open afterwards.
 pub(crate) fn open(engine: &mut Engine) -> bool {
     match engine.state {
-        State::Open(_) => return true,
-        State::Failed => return false,
-        State::Closed => (),
+        State::Open(_) => true,
+        State::Failed => false,
+        State::Closed => open_anew(engine).inspect_err(|error| config::fall_back_of(engine.number, error)).is_ok(),
     }
-    let Some(config) = config::get() else { return false };
+}
+
+/// Opens the worker of a closed engine. Where that fails, so has the engine.
+pub(super) fn open_anew(engine: &mut Engine) -> Result<(), OpenError> {
+    let config = config::get().ok_or("no interface is named")?;
     // The threads that start here block all signals, so that the program's signals reach its own
     // threads.
     let mask = sys::set_signal_mask(libc::SIG_SETMASK, sys::SIGNALS_OF_PROGRAMS);
     let opened = engine::guard(|| open_stack(config))
         .unwrap_or_else(|words| Err(format!("wirepath has failed while it opened the interface ({words})").into()));
-    let is_open = match opened {
+    let opened = match opened {
         Ok(stack) => {
+            number_anew(&stack);
             engine.state = State::Open(stack);
             let asks = sys::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
             engine.asks = asks.ok().map(thread::move_high);
             engine.wake_all();
             crate::background::start_for(engine.number);
-            true
+            Ok(())
         }
         Err(error) => {
             engine.state = State::Failed;
-            config::fall_back_of(engine.number, error);
-            false
+            Err(error)
         }
     };
     sys::set_signal_mask(libc::SIG_SETMASK, mask);
-    is_open
+    opened
 }
 
-fn open_stack(config: &config::Config) -> Result<Stack, Box<dyn std::error::Error + Send + Sync>> {
+type OpenError = Box<dyn core::error::Error + Send + Sync>;
+
+/// No stack gives its sockets the numbers that those of an earlier one had.
+fn number_anew(stack: &Stack) {
+    static STACKS: AtomicU32 = AtomicU32::new(0);
+    let before = STACKS.fetch_add(1, Ordering::Relaxed);
+    stack.with_sockets(|sockets| sockets.number_from(before.wrapping_mul(GENERATIONS)));
+}
+
+/// Sockets that a slot has had in the life of a stack, rounded up.
+const GENERATIONS: u32 = 1 << 24;
+
+fn open_stack(config: &config::Config) -> Result<Stack, OpenError> {
     engine::panic_in_tests("open");
     let tcp = TcpConfig {
         connections_max: config::connections_in_tests().unwrap_or(CONNECTIONS_MAX),

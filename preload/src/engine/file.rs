@@ -176,13 +176,23 @@ pub(crate) struct Watch {
 /// A file has had more than one descriptor. It stays true.
 static HAS_DUPLICATES: AtomicBool = AtomicBool::new(false);
 
-/// How many sockets are [left](Socket::is_left).
+/// How many sockets are [left](Socket::is_left), and how many engines by their broker.
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether any socket is.
+/// Whether there are any.
 #[inline]
-pub(crate) fn are_any_left() -> bool {
+pub(crate) fn is_any_left() -> bool {
     LEFT.load(Ordering::Relaxed) > 0
+}
+
+/// An engine's broker has ended: calls look for another one.
+pub(crate) fn begin_to_await_broker() {
+    LEFT.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The engine has another one, or is closed.
+pub(crate) fn end_to_await_broker() {
+    LEFT.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// Whether a file may have several descriptors.

@@ -88,6 +88,10 @@ pub(crate) struct Engine {
     pub(crate) turns: u64,
     /// The interface is gone, or its broker, and the worker with it.
     pub(crate) is_gone: bool,
+    /// Its broker has ended, and may be there again.
+    awaits_broker: bool,
+    /// The process has opened an engine anew: a call that began before may have an old number.
+    has_begun_anew: bool,
     /// A socket of the kernel's that asks for the interface, as long as the worker runs.
     pub(crate) asks: Option<c_int>,
     /// Counts the sockets that were offloaded, so that a thread which waits for descriptors of the
@@ -243,6 +247,8 @@ impl Engine {
             has_moved: false,
             turns: 0,
             is_gone: false,
+            awaits_broker: false,
+            has_begun_anew: false,
             asks: None,
             offloads: 0,
             sleeps: 0,
@@ -359,7 +365,7 @@ impl Engine {
     /// of a peer.
     pub(crate) fn may_poll(&mut self, waited_ns: u64) -> bool {
         let spin = config::spin();
-        if !self.is_open() || waited_ns >= spin.ns {
+        if !self.is_open() || self.is_gone || waited_ns >= spin.ns {
             self.end_poll();
             return false;
         }
@@ -430,6 +436,10 @@ impl Engine {
             why
         };
         self.is_gone = true;
+        if config::broker().is_some() {
+            self.awaits_broker = true;
+            file::begin_to_await_broker();
+        }
         let _ = self.call(|sockets, cx| {
             sockets.lose(Errno::ENETDOWN, cx);
             Ok(())
@@ -437,6 +447,29 @@ impl Engine {
         self.wake_all();
         config::say(format_args!("{why}; until then its sockets end with ENETDOWN, and new ones are the kernel's"));
         true
+    }
+
+    /// Whether its broker has ended, and may be there again.
+    pub(crate) fn awaits_broker(&self) -> bool {
+        self.awaits_broker
+    }
+
+    /// It has a worker again, or is closed.
+    fn forget_loss(&mut self) {
+        self.is_gone = false;
+        if core::mem::take(&mut self.awaits_broker) {
+            file::end_to_await_broker();
+            self.has_begun_anew = true;
+        }
+    }
+
+    /// What a call returns that has waited: one that began with the number of a socket of before
+    /// begins again.
+    pub(crate) fn of_today<T>(&self, done: Result<T, Errno>) -> Result<T, Errno> {
+        match done {
+            Err(Errno::EBADF) if self.has_begun_anew => Err(Errno(libc::EINTR)),
+            done => done,
+        }
     }
 
     /// Whether the worker runs.
@@ -461,7 +494,7 @@ impl Engine {
                 false
             }
         };
-        self.is_gone = false;
+        self.forget_loss();
         self.guests.clear();
         self.group_members.clear();
         self.destinations.clear();
@@ -476,7 +509,7 @@ impl Engine {
         if let Some(asks) = self.asks.take() {
             thread::give_back(asks);
         }
-        self.is_gone = false;
+        self.forget_loss();
         self.guests.clear();
         self.gathering = Gathering::new();
         sets::forget_parts(self.number, false);

@@ -86,6 +86,8 @@ struct Slot {
 pub struct Sockets {
     /// Slot 0 stays empty: its number is the consumer of connections whose socket is closed.
     slots: Vec<Slot>,
+    /// Of a slot that is new.
+    first_generation: u32,
     free: Vec<u32>,
     sockets_max: usize,
     /// The slot of each connection's socket, by the connection's place; [`NONE`] for no socket.
@@ -137,6 +139,7 @@ impl Sockets {
     pub fn steered(sockets_max: usize, steering: impl Steering + 'static) -> Self {
         Self {
             slots: vec![Slot { generation: 0, socket: None }],
+            first_generation: 0,
             free: Vec::new(),
             sockets_max,
             by_connection: Vec::new(),
@@ -166,6 +169,12 @@ impl Sockets {
     /// an unnamed interface.
     pub fn follow_system(&mut self, system: System) {
         self.system = system;
+    }
+
+    /// New sockets are numbered from this generation on, so that the numbers of another stack's name
+    /// none of them. To be called before the first one.
+    pub fn number_from(&mut self, generation: u32) {
+        self.first_generation = generation;
     }
 
     /// Whether a broker passes on the frames of these sockets, each wherever it arrives: then other
@@ -442,7 +451,7 @@ impl Sockets {
             return Err(Errno::EMFILE);
         }
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, socket: None });
+            self.slots.push(Slot { generation: self.first_generation, socket: None });
             self.slots.len() as u32 - 1
         });
         let place = &mut self.slots[slot as usize];

@@ -261,7 +261,7 @@ fn connectx_that_is_pulled_out_ends_its_broker_and_the_port_of_its_client() {
             None => std::thread::yield_now(),
         }
     };
-    assert_eq!(ended, "the broker of veth0 has ended, and its program with it: start it again, and then this program");
+    assert_eq!(ended, "the broker of veth0 has ended, and its program with it: start it again");
     let why = broker.thread.join().unwrap().unwrap_err().to_string();
     assert_eq!(why, "mlx5_0 is gone: see the kernel's log, and start the broker again");
 }

@@ -6,6 +6,7 @@ mod connectx;
 mod faults;
 mod forks;
 mod losses;
+mod returns;
 mod starts;
 
 use std::collections::BTreeSet;
@@ -174,12 +175,15 @@ fn echo(wire: &Wire) {
     let (listener, socket) =
         wire.far.run(|| (TcpListener::bind((THEIRS, 7_000)).unwrap(), UdpSocket::bind((THEIRS, 7_000)).unwrap()));
     thread::spawn(move || {
+        // Side by side: a connection whose other end is gone without a word stays.
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let mut bytes = [0; 256];
-            while let Ok(len @ 1..) = stream.read(&mut bytes) {
-                stream.write_all(&bytes[..len]).unwrap();
-            }
+            thread::spawn(move || {
+                let mut bytes = [0; 256];
+                while let Ok(len @ 1..) = stream.read(&mut bytes) {
+                    stream.write_all(&bytes[..len]).unwrap();
+                }
+            });
         }
     });
     thread::spawn(move || {

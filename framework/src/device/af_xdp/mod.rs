@@ -49,7 +49,7 @@ mod rx;
 mod setup;
 mod tx;
 
-pub use broker::client::{ask_broker_to_serve, broker_of, check_broker, does_broker_forward};
+pub use broker::client::{ask_broker_to_serve, broker_of, check_broker, does_broker_answer, does_broker_forward};
 pub use config::{AfXdpConfig, CopyMode, Mode};
 pub(crate) use rings::umem::chunks_for;
 pub use rx::AfXdpRx;

@@ -30,7 +30,7 @@ while True:
 const FREE: &str = "has ended, and its queue is free";
 
 /// A wire whose near end is a ConnectX of a broker.
-fn connectx(test: &str) -> Option<Rig> {
+pub(super) fn connectx(test: &str) -> Option<Rig> {
     connectx_for(test, &[])
 }
 

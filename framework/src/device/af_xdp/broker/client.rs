@@ -20,7 +20,7 @@ use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::mem::Region;
 use crate::sys::process;
 
-/// The longest time for a reply: a broker takes half a second for a queue that is just being freed.
+/// The longest time for a reply: a broker takes two seconds for a queue that is just being freed.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The same once a queue is lent: a rule is a system call. The caller may hold a lock meanwhile.
 const PATIENCE_WITH_QUEUE: Duration = Duration::from_secs(3);
@@ -39,6 +39,12 @@ pub fn broker_of(interface: &str) -> PathBuf {
 /// No broker, another interface, a user that it does not serve.
 pub fn check_broker(path: &Path, interface: &str) -> Result<(), DeviceError> {
     Ok(LentPort::open(path, interface).map(drop)?)
+}
+
+/// Whether a broker at `path` serves `interface` to this process's user now. Waits at most for
+/// `patience`, and takes nothing.
+pub fn does_broker_answer(path: &Path, interface: &str, patience: Duration) -> bool {
+    LentPort::open_within(path, interface, patience).is_ok()
 }
 
 /// Whether the broker at `path` passes frames on, so that further programs share the interface.
@@ -110,8 +116,12 @@ pub(in crate::device::af_xdp) struct Lent {
 impl LentPort {
     /// Asks the broker at `path` for its interface, which must be the one of this name.
     pub(in crate::device) fn open(path: &Path, interface: &str) -> Result<Self, AfXdpSetupError> {
+        Self::open_within(path, interface, PATIENCE)
+    }
+
+    fn open_within(path: &Path, interface: &str, patience: Duration) -> Result<Self, AfXdpSetupError> {
         let found = Interface::find(interface)?;
-        let channel = sys::connect(path, PATIENCE).map_err(|error| unreachable(path, interface, &error))?;
+        let channel = sys::connect(path, patience).map_err(|error| unreachable(path, interface, &error))?;
         check_owner(path, &channel)?;
         let mut descriptors = Vec::new();
         let hello = Request::Hello { version: VERSION };
@@ -325,7 +335,7 @@ impl LentPort {
         let (name, is_silent) = (&self.interface.name, self.is_silent.load(Ordering::Relaxed));
         self.is_lost().then(|| {
             let what = if is_silent { "does not answer" } else { "has ended, and its program with it" };
-            format!("the broker of {name} {what}: start it again, and then this program")
+            format!("the broker of {name} {what}: start it again")
         })
     }
 

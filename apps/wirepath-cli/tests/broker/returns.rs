@@ -1,0 +1,132 @@
+//! A broker that is killed and started again: what its programs lose, and what is theirs again.
+
+use std::net::Ipv4Addr;
+
+use super::*;
+
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
+
+/// Waits for datagrams of a group and of a port, for callers, and for the end of a connection of
+/// its own. A line says what has come.
+const TRADER: &str = "\
+import errno, selectors, socket, sys
+ours, theirs = sys.argv[1:]
+feed = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+feed.bind(('239.1.1.1', 9000))
+feed.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton('239.1.1.1') + socket.inet_aton(ours))
+own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+own.bind(('', 7006))
+listener = socket.create_server(('', 7005))
+def called():
+    stream = socket.create_connection((theirs, 7000))
+    stream.sendall(b'echo')
+    stream.recv(4)
+    return stream
+stream = called()
+waits = selectors.DefaultSelector()
+for made in (feed, own, listener, stream): waits.register(made, selectors.EVENT_READ)
+print('ready', flush=True)
+while True:
+    for key, _ in waits.select():
+        made = key.fileobj
+        try:
+            if made is listener: made.accept()[0].sendall(b'served')
+            else:
+                said = made.recv(2048).decode()
+                print(said, flush=True)
+                if said == 'call': called(); print('called', flush=True)
+        except OSError as error:
+            print(errno.errorcode[error.errno], flush=True)
+            if made is stream: waits.unregister(made); made.close()
+";
+
+#[test]
+fn sockets_of_a_program_are_on_wirepath_again_once_its_af_xdp_broker_is_there_again() {
+    let test = "sockets_of_a_program_are_on_wirepath_again_once_its_af_xdp_broker_is_there_again";
+    if has_program(test, "python3")
+        && let Some(rig) = Rig::new(test)
+    {
+        comes_back(rig, &[]);
+    }
+}
+
+#[test]
+fn sockets_of_a_program_are_on_wirepath_again_once_a_broker_passes_frames_on_again() {
+    let test = "sockets_of_a_program_are_on_wirepath_again_once_a_broker_passes_frames_on_again";
+    if has_program(test, "python3")
+        && let Some(rig) = Rig::with(test, &["--forward"])
+    {
+        comes_back(rig, &["--forward"]);
+    }
+}
+
+#[test]
+fn sockets_of_a_program_are_on_wirepath_again_once_the_broker_of_its_connectx_is_there_again() {
+    let test = "sockets_of_a_program_are_on_wirepath_again_once_the_broker_of_its_connectx_is_there_again";
+    if let Some(rig) = connectx::connectx(test) {
+        comes_back(rig, &[]);
+    }
+}
+
+/// The broker of a program is killed and started again. Meanwhile the kernel receives for it.
+fn comes_back(mut rig: Rig, options: &[&str]) {
+    echo(&rig.wire);
+    let (program, mut said) = trader(&rig);
+    let sender = rig.wire.socket((THEIRS, 0));
+    let send = |bytes: &str, to: (Ipv4Addr, u16)| _ = sender.send_to(bytes.as_bytes(), to).unwrap();
+    send("first", (GROUP, 9_000));
+    assert_eq!(next_line(&mut said), "first\n");
+    serves(&rig);
+    assert_eq!(by_kernel(&rig), (0, 0, 0));
+
+    rig.kill_broker();
+    // The connection, and each datagram socket once.
+    (0..3).for_each(|_| assert_eq!(next_line(&mut said), "ENETDOWN\n"));
+    send("meanwhile", (GROUP, 9_000));
+    send("here too", (OURS, 7_006));
+    let lines: BTreeSet<String> = (0..2).map(|_| next_line(&mut said)).collect();
+    assert!(lines.contains("meanwhile\n") && lines.contains("here too\n"), "{lines:?}");
+    serves(&rig);
+    assert_eq!(by_kernel(&rig), (2, 1, 0), "datagrams, callers and calls that the kernel has had");
+
+    (rig.broker, rig.log) = start_broker(&rig.wire, &rig.folder, &rig.port, options);
+    let mut before = by_kernel(&rig);
+    wait_until("the kernel gets no datagram more", || {
+        send("again", (OURS, 7_006));
+        assert_eq!(next_line(&mut said), "again\n");
+        let now = by_kernel(&rig);
+        core::mem::replace(&mut before, now) == now
+    });
+    send("last", (GROUP, 9_000));
+    assert_eq!(next_line(&mut said), "last\n");
+    serves(&rig);
+    send("call", (OURS, 7_006));
+    assert_eq!((next_line(&mut said), next_line(&mut said)), ("call\n".into(), "called\n".into()));
+    assert_eq!(by_kernel(&rig), before, "datagrams, callers and calls that the kernel has had");
+    let told = String::from_utf8(end(program).stderr).unwrap();
+    assert!(told.contains(&format!("the broker of {NEAR} is there again")), "{told}");
+}
+
+/// The program, once it waits.
+fn trader(rig: &Rig) -> (Child, BufReader<ChildStdout>) {
+    let mut child = rig.start(SERVED, &["python3", "-c", TRADER, &OURS.to_string(), &THEIRS.to_string()]);
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let first = next_line(&mut said);
+    assert!(first == "ready\n", "{first:?}: {}", String::from_utf8_lossy(&end(child).stderr));
+    (child, said)
+}
+
+/// A caller of the program is served.
+fn serves(rig: &Rig) {
+    let mut stream = rig.wire.far.run(|| TcpStream::connect((OURS, 7_005))).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "served");
+}
+
+/// What the near kernel has had: datagrams, callers, calls.
+fn by_kernel(rig: &Rig) -> (u64, u64, u64) {
+    let count = |protocol: &str, name: &str| received_by_kernel(&rig.wire, protocol, name);
+    (count("Udp:", "InDatagrams"), count("Tcp:", "PassiveOpens"), count("Tcp:", "ActiveOpens"))
+}
