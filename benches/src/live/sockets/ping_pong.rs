@@ -120,7 +120,7 @@ fn count() -> usize {
 }
 
 /// Runs `act` while a broker at the far end passes frames on, at `path`.
-fn beside_broker<T>(
+pub(super) fn beside_broker<T>(
     pair: &Pair,
     core: usize,
     path: &Path,

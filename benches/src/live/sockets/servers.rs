@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use super::super::lines::{Runs, apart};
 use super::super::pair::{FAR, NEAR, Pair};
 use super::super::sys;
 use super::super::tcp_round_trip::{self, exchange, without_server};
+use super::ping_pong::beside_broker;
 use super::program::{Server, Side, far, installed, near, pinned, run};
 use super::{Live, Title, both, several, window};
 use crate::is_quick;
@@ -56,8 +58,24 @@ impl Live<'_> {
             let what = format!("nginx, keep-alive, 50 clients, workers: {workers}");
             self.rate(&what, 1.0, 1.3, &found, |rate| *rate);
         }
+        self.nginx_by_a_broker();
         let found = installed(&["haproxy", "nginx", "wrk"]).and_then(|()| several(haproxy));
         self.rate("haproxy with 2 threads before a kernel's nginx, 50 clients", 1.0, 1.3, &found, |rate| *rate);
+    }
+
+    /// A veth of one queue gives one worker a queue of its own. So that both are ours, a broker
+    /// passes their frames on.
+    fn nginx_by_a_broker(&mut self) {
+        let found = installed(&["nginx", "wrk"]).and(self.cores()).and_then(|[core, _]| {
+            several(|side| match side {
+                Side::Ours => nginx_by_a_broker(core),
+                side => nginx(side, 2),
+            })
+        });
+        let (ours, kernel, ratio) = apart(&found, |rate| *rate);
+        self.add(Line::new("  both workers ours, by a broker that passes frames on", "req/s", ours));
+        self.add(Line::new("  both the kernel's, in the same run", "req/s", kernel));
+        self.add(Line::new("  by the broker over kernel", "x", ratio));
     }
 
     /// redis, and in the same turns what limits it: the client, where nothing but the wire answers.
@@ -187,6 +205,19 @@ fn nginx(side: Side, workers: usize) -> Result<f64, String> {
     let line = ["env", "WIREPATH_POLICY=warn", "nginx", "-c", &configuration];
     let _server = Server::start(&pair, side, HTTP_PORT, &line)?;
     wrk(&pair)
+}
+
+fn nginx_by_a_broker(core: usize) -> Result<f64, String> {
+    let (pair, folder) = (Pair::new()?, folder()?);
+    let configuration = nginx_configuration(&folder, HTTP_PORT, "worker_processes 2;")?;
+    let socket = path(&folder, "broker");
+    beside_broker(&pair, core, Path::new(&socket), || {
+        // A variable of the `env` that brings the library. A second `env` would be under the library
+        // without the broker: it would try to open the interface itself, and end.
+        let line = [&format!("WIREPATH_BROKER={socket}"), "nginx", "-c", &configuration];
+        let _server = Server::start(&pair, Side::Ours, HTTP_PORT, &line)?;
+        wrk(&pair)
+    })
 }
 
 fn haproxy(side: Side) -> Result<f64, String> {
