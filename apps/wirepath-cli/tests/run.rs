@@ -249,8 +249,11 @@ fn installed_wirepath_finds_the_library_that_is_installed_with_it() {
     let mut run = Command::new(into.join("bin/wirepath"));
     run.args(["run", "--policy", "refuse", "--interface", "no-such-port", "true"]);
     refused(&run.output().unwrap(), "there is no interface no-such-port");
-    let unit = fs::read_to_string(into.join("lib/systemd/system/wirepath-broker@.service")).unwrap();
-    assert!(unit.contains("ExecStart=/opt/wirepath/bin/wirepath broker "), "{unit}");
+    for (name, port) in [("wirepath-broker@", "%i"), ("wirepath-broker-mlx5@", "mlx5:%i")] {
+        let unit = fs::read_to_string(into.join(format!("lib/systemd/system/{name}.service"))).unwrap();
+        let start = format!("\nExecStart=/opt/wirepath/bin/wirepath broker --interface {port} ");
+        assert!(unit.contains(&start), "{unit}");
+    }
     let mode = |name: &str| fs::metadata(into.join("bin").join(name)).unwrap().permissions().mode();
     assert_eq!((mode("feed-handler") & 0o777, mode("hugepage-setup") & 0o777), (0o755, 0o755));
 }
