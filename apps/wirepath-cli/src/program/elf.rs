@@ -4,14 +4,23 @@
 use core::fmt;
 use core::ops::Range;
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 use object::elf::{DT_NEEDED, EM_386, EM_AARCH64, EM_ARM, EM_RISCV, EM_X86_64, FileHeader32, FileHeader64};
-use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionTable};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::{Endianness, FileKind, ReadCache, ReadRef};
 
 /// The longest part of an image that is read as one: the headers of all sections, the list of
 /// libraries. The largest programs have some tens of KiB of them; a sparse file claims any length.
 const PART_LEN_MAX: u64 = 1 << 20;
+/// Bytes of a section that are searched: the constants and names of the largest programs are less.
+const SEARCHED_MAX: u64 = 64 << 20;
+/// Bytes that are searched at once.
+const SEARCHED_AT_ONCE: usize = 64 << 10;
+/// What names io_uring in an image without the library among those that it needs: functions of a
+/// liburing that is linked into it, and the name by which it opens one (dlopen(3)).
+const LINKED: &[u8] = b"\0io_uring_queue_init";
+const OPENED: &[u8] = b"liburing.so";
 
 /// The facts of an image.
 #[derive(Debug)]
@@ -21,7 +30,7 @@ pub(super) struct Elf {
     pub(super) interpreter: Option<String>,
     /// Whether Go's linker made it.
     pub(super) is_go: bool,
-    /// The library by which it uses io_uring, if any.
+    /// By what it uses io_uring, in words.
     io_uring: Option<String>,
 }
 
@@ -56,12 +65,17 @@ impl fmt::Display for Machine {
 
 impl Elf {
     pub(super) fn read(file: File) -> object::Result<Self> {
+        let again = file.try_clone();
         let cache = ReadCache::new(file);
         let data = Limited(&cache);
-        match FileKind::parse(data)? {
-            FileKind::Elf32 => facts(FileHeader32::<Endianness>::parse(data)?, data, 32),
-            _ => facts(FileHeader64::<Endianness>::parse(data)?, data, 64),
+        let (mut elf, named_in) = match FileKind::parse(data)? {
+            FileKind::Elf32 => facts(FileHeader32::<Endianness>::parse(data)?, data, 32)?,
+            _ => facts(FileHeader64::<Endianness>::parse(data)?, data, 64)?,
+        };
+        if let (None, Ok(file)) = (&elf.io_uring, again) {
+            elf.io_uring = named_in.iter().find_map(|named| named.find(&file));
         }
+        Ok(elf)
     }
 
     pub(super) fn io_uring(&self) -> Option<&str> {
@@ -88,9 +102,48 @@ impl<'data, R: ReadRef<'data>> ReadRef<'data> for Limited<R> {
     }
 }
 
+/// A section that may name io_uring.
+struct NamedIn {
+    what: &'static [u8],
+    /// What that says, in words.
+    says: &'static str,
+    at: u64,
+    len: u64,
+}
+
+impl NamedIn {
+    fn of(name: &[u8], at: u64, len: u64) -> Option<Self> {
+        let (what, says) = match name {
+            b".strtab" | b".dynstr" => (LINKED, "liburing, which is linked into it"),
+            b".rodata" => (OPENED, "liburing.so, whose name is in it"),
+            _ => return None,
+        };
+        Some(Self { what, says, at, len: len.min(SEARCHED_MAX) })
+    }
+
+    /// Searches the section, piece by piece.
+    fn find(&self, file: &File) -> Option<String> {
+        let (mut piece, mut done) = (vec![0; SEARCHED_AT_ONCE], 0);
+        while done < self.len {
+            let wanted = (self.len - done).min(SEARCHED_AT_ONCE as u64) as usize;
+            let read = file.read_at(&mut piece[..wanted], self.at.checked_add(done)?).ok()?;
+            if piece[..read].windows(self.what.len()).any(|bytes| bytes == self.what) {
+                return Some(self.says.into());
+            }
+            // A name may begin in this piece and end in the next.
+            done += read.checked_sub(self.what.len() - 1).filter(|len| *len > 0)? as u64;
+        }
+        None
+    }
+}
+
 /// What the kernel needs must be there; sections it does without, so those that are absent, or were
 /// damaged on purpose, give no facts.
-fn facts<'data, E: FileHeader, R: ReadRef<'data>>(header: &'data E, data: R, bits: u8) -> object::Result<Elf> {
+fn facts<'data, E: FileHeader, R: ReadRef<'data>>(
+    header: &'data E,
+    data: R,
+    bits: u8,
+) -> object::Result<(Elf, Vec<NamedIn>)> {
     let endian = header.endian()?;
     let mut interpreter = None;
     for segment in header.program_headers(endian, data)? {
@@ -102,7 +155,12 @@ fn facts<'data, E: FileHeader, R: ReadRef<'data>>(header: &'data E, data: R, bit
     let is_of_go = |name: &[u8]| matches!(name, b".go.buildinfo" | b".note.go.buildid" | b".gopclntab");
     let is_go = sections.iter().any(|section| sections.section_name(endian, section).is_ok_and(is_of_go));
     let io_uring = io_uring(&sections, endian, data).unwrap_or_default();
-    Ok(Elf { machine: Machine { number: header.e_machine(endian), bits }, interpreter, is_go, io_uring })
+    let named_in = sections.iter().filter_map(|section| {
+        let (at, len) = section.file_range(endian)?;
+        NamedIn::of(sections.section_name(endian, section).ok()?, at, len)
+    });
+    let machine = Machine { number: header.e_machine(endian), bits };
+    Ok((Elf { machine, interpreter, is_go, io_uring }, named_in.collect()))
 }
 
 /// The first library of io_uring among those that the image needs (`DT_NEEDED`).

@@ -257,6 +257,18 @@ mod tests {
     }
 
     #[test]
+    fn liburing_that_is_linked_into_a_program_or_opened_by_it_is_a_warning() {
+        let with = |section, content: &[u8]| ElfFile { section, content: content.into(), ..ElfFile::default() }.bytes();
+        // Behind the first piece that is searched, and across its end.
+        for before in [0, 65_530, 100_000] {
+            let among = |name: &[u8]| [&vec![b'x'; before], name, b"\0more"].concat();
+            check(&with(".strtab", &among(b"\0io_uring_queue_init")), Severity::Warning, "liburing, which is linked");
+            check(&with(".rodata", &among(b"liburing.so.2")), Severity::Warning, "liburing.so, whose name is in it");
+        }
+        check(&with(".rodata", b"io_uring"), Severity::Good, "");
+    }
+
+    #[test]
     fn script_is_judged_by_its_interpreter() {
         let folder = tempfile::tempdir().unwrap();
         let runs = write_program(&folder, "runs", &ElfFile { interpreter: None, ..ElfFile::default() }.bytes());

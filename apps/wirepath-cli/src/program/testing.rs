@@ -11,15 +11,22 @@ use tempfile::TempDir;
 pub(crate) struct ElfFile {
     pub(crate) machine: elf::Machine,
     pub(crate) interpreter: Option<&'static str>,
-    /// A section with that name.
+    /// A section with that name, and its bytes.
     pub(crate) section: &'static str,
+    pub(crate) content: Vec<u8>,
     pub(crate) needed: Option<&'static str>,
 }
 
 impl Default for ElfFile {
     fn default() -> Self {
         let machine = if cfg!(target_arch = "x86_64") { elf::EM_X86_64 } else { elf::EM_AARCH64 };
-        Self { machine, interpreter: Some("/lib64/ld-linux-x86-64.so.2"), section: ".text", needed: None }
+        Self {
+            machine,
+            interpreter: Some("/lib64/ld-linux-x86-64.so.2"),
+            section: ".text",
+            content: vec![0; 8],
+            needed: None,
+        }
     }
 }
 
@@ -48,6 +55,7 @@ impl ElfFile {
         let needed: [u64; 2] = if self.needed.is_some() { [1, 1] } else { [0, 0] };
         let entries: Vec<u8> = needed.iter().chain(&[0, 0]).flat_map(|word| word.to_le_bytes()).collect();
         let dynamic_at = append(&entries);
+        let content_at = append(&self.content);
         let mut sections = Vec::new();
         // Number of the name, type, where and how long, the section that it refers to, entry size.
         let mut section = |name: u32, kind: u32, (at, len): (u64, u64), link: u32, entry: u64| {
@@ -66,7 +74,7 @@ impl ElfFile {
         section(name_of(".shstrtab"), elf::SHT_STRTAB.0, names_at, 0, 0);
         section(name_of(".dynstr"), elf::SHT_STRTAB.0, strings_at, 0, 0);
         section(name_of(".dynamic"), elf::SHT_DYNAMIC.0, dynamic_at, 2, 16);
-        section(name_of(self.section), elf::SHT_PROGBITS.0, (0, 8), 0, 0);
+        section(name_of(self.section), elf::SHT_PROGBITS.0, content_at, 0, 0);
         let (sections_at, sections_len) = append(&sections);
 
         bytes[..16].copy_from_slice(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
