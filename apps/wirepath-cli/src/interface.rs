@@ -53,6 +53,17 @@ impl Interface {
         root.list("sys/class/net").iter().filter_map(|name| Self::find(root, name)).collect()
     }
 
+    /// The interface of a ConnectX by any of its names: its own, that of its verbs device
+    /// (`mlx5_0`), or its slot (`3b:00.0`). One that is not found is `name`, for an error to say so.
+    pub(crate) fn of_connectx(root: &Root, name: &str) -> String {
+        let slot = if name.matches(':').count() == 1 { format!("0000:{name}") } else { name.to_owned() };
+        let is_it = |interface: &Self| interface.rdma.as_deref() == Some(name) || interface.pci.as_ref() == Some(&slot);
+        match Self::find(root, name) {
+            Some(interface) => interface.name,
+            None => Self::list(root).into_iter().find(is_it).map_or_else(|| name.to_owned(), |found| found.name),
+        }
+    }
+
     /// The one called `name`.
     pub(crate) fn find(root: &Root, name: &str) -> Option<Self> {
         let folder = format!("sys/class/net/{name}");
@@ -101,4 +112,27 @@ fn pci(root: &Root, folder: &str) -> Option<String> {
 fn is_name(name: &str) -> bool {
     let taken = |letter: char| letter == '/' || letter == ':' || letter.is_whitespace();
     !name.is_empty() && name.len() <= NAME_LEN_MAX && name != "." && name != ".." && !name.chars().any(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::testing::FakeSysfs;
+
+    #[test]
+    fn connectx_has_its_interface_by_each_of_its_names() {
+        let root = FakeSysfs::new(&[
+            ("sys/class/net/eth1/address", "02:00:00:00:00:01"),
+            ("sys/class/net/eth1/device/infiniband/mlx5_0/node_type", "1"),
+            ("sys/class/net/eth1/device/uevent", "DRIVER=mlx5_core\nPCI_SLOT_NAME=0000:3b:00.0\n"),
+            ("sys/class/net/eth0/address", "02:00:00:00:00:02"),
+        ]);
+        let of = |name: &str| Interface::of_connectx(&root.root(), name);
+        for name in ["eth1", "mlx5_0", "3b:00.0", "0000:3b:00.0"] {
+            assert_eq!(of(name), "eth1");
+        }
+        for name in ["eth0", "mlx5_1", "..", ""] {
+            assert_eq!(of(name), name);
+        }
+    }
 }

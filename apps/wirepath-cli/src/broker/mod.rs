@@ -17,6 +17,7 @@ use wirepath::worker::{ReloadSignal, StopFlag};
 
 use self::lifetime::Lifetime;
 use self::log::Log;
+use crate::interface::Interface;
 use crate::root::Root;
 use crate::{sys, user};
 
@@ -106,7 +107,7 @@ pub(crate) fn run(options: &BrokerOptions) -> Result<(), Box<dyn Error>> {
 
 impl BrokerOptions {
     fn config(&self, root: &Root) -> Result<BrokerConfig, String> {
-        let mut config = match PortConfig::named(&self.interface).map_err(|error| error.to_string())? {
+        let mut config = match PortConfig::named(&self.port(root)).map_err(|error| error.to_string())? {
             PortConfig::AfXdp(port) => BrokerConfig::new(&port.interface),
             port => BrokerConfig::over(port),
         };
@@ -130,8 +131,17 @@ impl BrokerOptions {
         Ok(config)
     }
 
+    /// The port by its interface, whose name rules and the path of the socket have.
+    fn port(&self, root: &Root) -> String {
+        match self.interface.strip_prefix("mlx5:") {
+            Some(name) => format!("mlx5:{}", Interface::of_connectx(root, name)),
+            None => self.interface.clone(),
+        }
+    }
+
     fn rules(&self, root: &Root) -> Result<Option<Vec<BrokerRule>>, String> {
-        let interface = self.interface.strip_prefix("mlx5:").unwrap_or(&self.interface);
+        let port = self.port(root);
+        let interface = port.strip_prefix("mlx5:").unwrap_or(&port);
         let load = |path: &PathBuf| load_broker(path, interface, &user::Numbers(root));
         self.rules.as_ref().map(load).transpose().map_err(|error| error.to_string())
     }

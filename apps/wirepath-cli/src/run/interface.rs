@@ -17,8 +17,10 @@ const TYPE_ETHERNET: u32 = 1;
 pub(super) fn choose(root: &Root, wanted: Option<&OsStr>) -> Result<String, Obstacle> {
     let Some(wanted) = wanted.map(OsStr::to_string_lossy) else { return only(root) };
     let port = PortConfig::named(&wanted).map_err(|_| Obstacle::said(no_such_interface(&wanted)))?;
-    let interface = check(root, port.interface())?;
-    Ok(if matches!(port, PortConfig::Mlx5(_)) { format!("mlx5:{interface}") } else { interface })
+    match port {
+        PortConfig::Mlx5(_) => Ok(format!("mlx5:{}", check(root, &Interface::of_connectx(root, port.interface()))?)),
+        _ => check(root, port.interface()),
+    }
 }
 
 fn check(root: &Root, name: &str) -> Result<String, Obstacle> {

@@ -77,6 +77,15 @@ pub(super) struct Clients {
     kept: Vec<Kept>,
 }
 
+/// The queues that a broker lends.
+#[derive(Clone, Copy)]
+pub(super) struct Stock<'a> {
+    pub(super) interface: &'a str,
+    pub(super) queues: u16,
+    /// How there would be more, behind a comma, where that is possible.
+    pub(super) more: &'a str,
+}
+
 /// Packet buffers that a process may keep although its connection has ended. They count for their
 /// user as long as it does.
 struct Kept {
@@ -165,11 +174,14 @@ impl Clients {
         if of_user >= self.of_user_max {
             let sentence = format!(
                 "the broker has {of_user} connections of user {}, one for each process, and a user may have no more: \
-                 end some, or start it with --user-connections {}",
-                peer.uid,
-                (2 * of_user).min(CLIENTS_MAX - CLIENTS_OF_ROOT)
+                 end some",
+                peer.uid
             );
-            return Err(Refusal::new(libc::EUSERS, sentence));
+            let more = match (2 * of_user).min(CLIENTS_MAX - CLIENTS_OF_ROOT) {
+                more if more > of_user => format!(", or start it with --user-connections {more}"),
+                _ => String::new(),
+            };
+            return Err(Refusal::new(libc::EUSERS, sentence + &more));
         }
         if self.all.len() >= clients_max {
             let all = self.all.len();
@@ -248,7 +260,7 @@ impl Clients {
     ///
     /// # Errors
     /// Its rule gives it none, or all are lent.
-    pub(super) fn candidates(&mut self, id: ClientId, queues: u16, interface: &str) -> Result<Vec<u16>, Refusal> {
+    pub(super) fn candidates(&mut self, id: ClientId, stock: Stock<'_>) -> Result<Vec<u16>, Refusal> {
         if let Some(queue) = self.get(id).and_then(|client| client.queue) {
             return Ok(vec![queue]);
         }
@@ -256,12 +268,12 @@ impl Clients {
         let is_taken = |queue: &u16| self.all.iter().any(|client| client.queue == Some(*queue));
         let mut free: Vec<u16> = match of_rule {
             Some(withheld) => withheld,
-            None => (0..queues).filter(|queue| !is_taken(queue)).collect(),
+            None => (0..stock.queues).filter(|queue| !is_taken(queue)).collect(),
         };
         free.sort_by_key(|queue| (self.withheld.contains(queue), *queue));
         match free.is_empty() {
             false => Ok(free),
-            true => Err(self.all_lent(queues, interface)),
+            true => Err(self.all_lent(stock)),
         }
     }
 
@@ -316,14 +328,12 @@ impl Clients {
         Err(Refusal::new(libc::EUSERS, sentence))
     }
 
-    fn all_lent(&self, queues: u16, interface: &str) -> Refusal {
+    fn all_lent(&self, Stock { interface, queues, more }: Stock<'_>) -> Refusal {
         let holders: Vec<String> =
             self.all.iter().filter(|client| client.queue.is_some()).map(Client::name).take(3).collect();
         let sentence = format!(
-            "all queues of {interface} are lent, {queues} in number, to {}: end it, start the broker with --forward, or \
-             have the NIC use more queues (`ethtool -L {interface} combined {}`)",
-            holders.join(" and "),
-            queues.saturating_add(1)
+            "all queues of {interface} are lent, {queues} in number, to {}: end it{more}",
+            holders.join(" and ")
         );
         Refusal::new(libc::EBUSY, sentence)
     }
@@ -399,9 +409,13 @@ mod tests {
         clients.add(socket, peer, None, rights, Instant::now()).map(|goes| (ClientId(clients.next), goes))
     }
 
+    fn stock(queues: u16) -> Stock<'static> {
+        Stock { interface: "eth1", queues, more: "" }
+    }
+
     /// A client gets the first queue that it may try.
     fn ask(clients: &mut Clients, id: ClientId, queues: u16) -> Result<u16, Refusal> {
-        let queue = clients.candidates(id, queues, "eth1")?[0];
+        let queue = clients.candidates(id, stock(queues))?[0];
         clients.give(id, queue);
         Ok(queue)
     }
@@ -460,6 +474,11 @@ mod tests {
         (0..64).for_each(|_| _ = add(&mut clients, 1000).unwrap());
         let refusal = add(&mut clients, 1000).unwrap_err();
         assert!(refusal.sentence.ends_with("or start it with --user-connections 120"), "{refusal:?}");
+        // No more than that.
+        let mut clients = Clients::new(120);
+        (0..120).for_each(|_| _ = add(&mut clients, 1000).unwrap());
+        let refusal = add(&mut clients, 1000).unwrap_err();
+        assert!(refusal.sentence.ends_with("a user may have no more: end some"), "{refusal:?}");
     }
 
     #[test]
@@ -508,15 +527,15 @@ mod tests {
         clients.left.insert(0, ClientRights::Rule(Arc::clone(&rule)));
         clients.withhold(0);
         let (other, greedy) = (add(&mut clients, 1001).unwrap(), of_rule(&mut clients));
-        assert_eq!(clients.candidates(other, 3, "eth1"), Ok(vec![1, 2, 0]));
+        assert_eq!(clients.candidates(other, stock(3)), Ok(vec![1, 2, 0]));
         assert_eq!(clients.lent(greedy).err().unwrap().errno, libc::EPROTO, "a flow before a queue");
-        assert_eq!(clients.candidates(greedy, 3, "eth1"), Ok(vec![0]), "it is all that the rule gives");
+        assert_eq!(clients.candidates(greedy, stock(3)), Ok(vec![0]), "it is all that the rule gives");
         clients.give(other, 1);
-        assert_eq!(clients.candidates(other, 3, "eth1"), Ok(vec![1]));
+        assert_eq!(clients.candidates(other, stock(3)), Ok(vec![1]));
         // The process that kept it has ended.
         clients.give(greedy, 0);
         let refusal = of_rule(&mut clients);
-        assert_eq!(clients.candidates(refusal, 3, "eth1").unwrap_err().errno, libc::EUSERS);
+        assert_eq!(clients.candidates(refusal, stock(3)).unwrap_err().errno, libc::EUSERS);
     }
 
     #[test]

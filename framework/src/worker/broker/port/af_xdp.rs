@@ -37,6 +37,14 @@ impl LendingPort for AfXdpDevice {
         self.capabilities().queues
     }
 
+    fn more_queues(&self) -> String {
+        let more = self.capabilities().queues.saturating_add(1);
+        let interface = self.name();
+        format!(
+            ", start the broker with --forward, or have the NIC use more queues (`ethtool -L {interface} combined {more}`)"
+        )
+    }
+
     fn rules_max(&self) -> usize {
         self.capabilities().rules_max
     }

@@ -28,6 +28,11 @@ pub(super) trait LendingPort {
     /// Queues that can be lent at the same time.
     fn queues(&self) -> u16;
 
+    /// How there would be more of them, for a refusal: behind a comma, where that is possible.
+    fn more_queues(&self) -> String {
+        String::new()
+    }
+
     fn rules_max(&self) -> usize;
 
     /// What a client is told first.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::clients::CLIENTS_MAX;
+use super::super::clients::{CLIENTS_MAX, Stock};
 use super::super::error::Refusal;
 use super::super::flows::ClientId;
 use super::super::orders::{Lent, WaitingOrder};
@@ -14,8 +14,8 @@ use crate::device::af_xdp::broker::lend::QueueOrder;
 use crate::device::af_xdp::broker::message::Reply;
 
 /// How long a client waits for a queue at most: the kernel frees the queue of a process that was
-/// killed some milliseconds later.
-const LENDS_WITHIN: Duration = Duration::from_millis(500);
+/// killed some milliseconds later, and more than half a second where each core has much to do.
+const LENDS_WITHIN: Duration = Duration::from_secs(2);
 
 impl Broker {
     /// A client orders its queue, which it gets at once, or when the kernel has freed one.
@@ -82,7 +82,8 @@ impl Broker {
 
     /// A queue whose frames are passed on. Its number is the client's index.
     fn lend_forwarded(&mut self, id: ClientId, order: &QueueOrder) -> Result<Lent, Refusal> {
-        let queue = self.clients.candidates(id, CLIENTS_MAX as u16, self.config.port.interface())?[0];
+        let stock = Stock { interface: self.config.port.interface(), queues: CLIENTS_MAX as u16, more: "" };
+        let queue = self.clients.candidates(id, stock)?[0];
         self.clients.give(id, queue);
         let user = self.clients.get(id).map_or(u32::MAX, |client| client.peer.uid);
         let (queue_of, end) = ForwardedQueue::make(order).map_err(|error| system("packet buffers", &error))?;
@@ -94,7 +95,8 @@ impl Broker {
 
     /// A queue of the interface; `None` if the kernel does not give the one that was tried.
     fn lend_queue(&mut self, id: ClientId, waiting: &WaitingOrder) -> Result<Option<Lent>, Refusal> {
-        let mut candidates = self.clients.candidates(id, self.queues, self.config.port.interface())?;
+        let (interface, more) = (self.config.port.interface(), self.device.more_queues());
+        let mut candidates = self.clients.candidates(id, Stock { interface, queues: self.queues, more: &more })?;
         // One that can be lent at once is the first.
         candidates.sort_by_key(|queue| self.ended.has_queue(*queue));
         let is_free = !self.clients.is_withheld(candidates[0]) && !self.ended.has_queue(candidates[0]);

@@ -16,6 +16,7 @@ use super::*;
 use crate::device::DeviceError;
 use crate::device::af_xdp::broker::lend::QueueOrder;
 use crate::device::af_xdp::broker::message::{Flow, Welcome};
+use crate::device::af_xdp::broker::rule_id;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::wire::Protocol;
 
@@ -76,7 +77,7 @@ impl LendingPort for NotedPort {
     }
 
     fn steer(&mut self, _rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
-        Ok(RuleId(idx.into()))
+        Ok(rule_id(idx.into()))
     }
 
     fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
@@ -119,7 +120,7 @@ fn client(broker: &mut Broker, flows: u16) -> (ClientId, UnixStream) {
     for idx in 0..flows {
         let destination = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 1_024 + idx);
         let flow = Flow { protocol: Protocol::UDP, destination, source: None, source_port: None, vlan: None };
-        broker.flows.add(id, UID, flow, vec![RuleId(idx.into())]);
+        broker.flows.add(id, UID, flow, vec![rule_id(idx.into())]);
     }
     (id, theirs)
 }
@@ -141,7 +142,7 @@ fn rings_of_a_client_that_has_ended_are_reset_at_once_and_its_rules_go_some_a_tu
         turns += 1;
     }
     let told = told.borrow();
-    assert!((0..200).all(|idx| told.contains(&Call::Unsteer(RuleId(idx)))), "each is removed");
+    assert!((0..200).all(|idx| told.contains(&Call::Unsteer(rule_id(idx)))), "each is removed");
     assert_eq!((told.len(), turns), (1 + 200, 200_usize.div_ceil(REMOVED_A_TURN)));
     assert!(!broker.ended.has_queue(QUEUE));
 }
