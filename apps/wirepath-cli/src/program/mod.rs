@@ -205,8 +205,9 @@ mod tests {
     #[test]
     fn dynamic_program_is_seen() {
         check(&ElfFile::default().bytes(), Severity::Good, "engine, linked dynamically");
-        let ours = Program::find(std::env::current_exe().unwrap().as_os_str(), None).unwrap();
-        assert!(ours.findings().iter().all(|(_, finding)| finding.severity == Severity::Good), "{ours:?}");
+        // Not this test, which has the name of liburing in it.
+        let shell = Program::find(OsStr::new("sh"), None).unwrap();
+        assert!(shell.findings().iter().all(|(_, finding)| finding.severity == Severity::Good), "{shell:?}");
     }
 
     #[test]
