@@ -27,6 +27,8 @@ mod absent;
 #[cfg(feature = "af-xdp")]
 pub mod af_xdp;
 pub mod bond;
+#[cfg(feature = "af-xdp")]
+pub(crate) mod broker;
 #[cfg(feature = "pcap")]
 pub mod capture;
 pub mod either;

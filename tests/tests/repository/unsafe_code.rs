@@ -35,7 +35,7 @@ const FILES: &[&str] = &[
     "framework/rdma-core-sys/tests/services.rs",
     "framework/src/counters/memory.rs",
     "framework/src/device/af_xdp/broker/foreign.rs",
-    "framework/src/device/af_xdp/broker/sys.rs",
+    "framework/src/device/broker/sys.rs",
     "framework/src/device/af_xdp/program/bpf.rs",
     "framework/src/device/af_xdp/rings/ring.rs",
     "framework/src/device/af_xdp/rings/sys.rs",

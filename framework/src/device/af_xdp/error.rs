@@ -100,7 +100,7 @@ pub(in crate::device) enum AfXdpSetupError {
 
 impl AfXdpSetupError {
     /// A broker's refusal, or why it cannot be asked.
-    pub(in crate::device::af_xdp) fn broker(errno: i32, sentence: impl Into<String>) -> Self {
+    pub(in crate::device) fn broker(errno: i32, sentence: impl Into<String>) -> Self {
         Self::Broker { errno, sentence: sentence.into() }
     }
 

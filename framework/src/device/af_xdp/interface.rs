@@ -94,7 +94,7 @@ pub(in crate::device::af_xdp) struct DriverFeatures {
 
 impl Interface {
     /// Finds the interface `name`.
-    pub(in crate::device::af_xdp) fn find(name: &str) -> Result<Self, AfXdpSetupError> {
+    pub(in crate::device) fn find(name: &str) -> Result<Self, AfXdpSetupError> {
         let asked = |error| AfXdpSetupError::Asking { interface: name.into(), error };
         if name.is_empty() || name.len() >= libc::IFNAMSIZ {
             return Err(AfXdpSetupError::NoInterface { interface: name.into() });

@@ -44,12 +44,14 @@ mod gate_tests;
 mod holder;
 pub(in crate::device) mod interface;
 mod program;
-mod rings;
+pub(in crate::device) mod rings;
 mod rx;
 mod setup;
 mod tx;
 
-pub use broker::client::{ask_broker_to_serve, broker_of, check_broker, does_broker_answer, does_broker_forward};
+pub use super::broker::client::{
+    ask_broker_to_serve, broker_of, check_broker, does_broker_answer, does_broker_forward,
+};
 pub use config::{AfXdpConfig, CopyMode, Mode};
 pub(crate) use rings::umem::chunks_for;
 pub use rx::AfXdpRx;

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use super::error::Refusal;
 use super::flows::{ClientId, FLOWS_MAX, ROOT};
-use super::orders::{Lent, WaitingOrder};
 use super::rights::ClientRights;
-use crate::device::af_xdp::broker::lend::QueueOrder;
-use crate::device::af_xdp::broker::message::Reply;
-use crate::device::af_xdp::broker::sys::{KeptMemory, Peer};
+use super::waiting::{Lent, WaitingRequest};
+use crate::device::broker::message::Reply;
+use crate::device::broker::request::QueueRequest;
+use crate::device::broker::sys::{KeptMemory, Peer};
 use crate::sys::process;
 
 /// The most connections of all users, and of one user where the operator does not say otherwise:
@@ -51,7 +51,7 @@ pub(super) struct Client {
     pub(super) queue: Option<u16>,
     pub(super) lent: Option<Lent>,
     /// What it has ordered and not got yet.
-    pub(super) waits: Option<WaitingOrder>,
+    pub(super) waits: Option<WaitingRequest>,
     /// Bytes of packet buffers that it has, or waits for.
     pub(super) memory: u64,
     /// The socket that carries ICMP errors to the client, and what it has lost.
@@ -218,7 +218,7 @@ impl Clients {
 
     /// Gives a client's order its memory, if its user may have that much beside what his other
     /// clients have and wait for. Root has no bound.
-    pub(super) fn order(&mut self, id: ClientId, order: QueueOrder, of_user_max: u64) -> Result<(), Refusal> {
+    pub(super) fn order(&mut self, id: ClientId, order: QueueRequest, of_user_max: u64) -> Result<(), Refusal> {
         let Some(uid) = self.get(id).map(|client| client.peer.uid) else { return Ok(()) };
         let others = self.all.iter().filter(|client| client.peer.uid == uid && client.id != id);
         let memory = others.map(|client| client.memory).fold(order.umem_len, u64::saturating_add);
@@ -227,7 +227,7 @@ impl Clients {
         }
         if let Some(client) = self.get(id) {
             client.memory = order.umem_len;
-            client.waits = Some(WaitingOrder { order, since: Instant::now(), tries: 0 });
+            client.waits = Some(WaitingRequest { order, since: Instant::now(), tries: 0 });
         }
         Ok(())
     }
@@ -541,7 +541,7 @@ mod tests {
     #[test]
     fn memory_of_a_users_clients_is_bounded_in_sum() {
         let mut clients = Clients::new(CLIENTS_OF_A_USER);
-        let mib = |mib: u64| QueueOrder {
+        let mib = |mib: u64| QueueRequest {
             umem_len: mib << 20,
             chunk_len: 2048,
             rx_ring_len: 64,
@@ -564,7 +564,7 @@ mod tests {
 
     /// A client with packet buffers in place of a queue, and what its process has of them.
     fn with_memory(clients: &mut Clients, mib: u64, of_user_max: u64) -> Result<(ClientId, File), Refusal> {
-        let order = QueueOrder { umem_len: mib << 20, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64, address: 0 };
+        let order = QueueRequest { umem_len: mib << 20, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64, address: 0 };
         let id = add(clients, 1000)?;
         let ordered = clients.order(id, order, of_user_max).and_then(|()| clients.check_kept(id, of_user_max));
         if let Err(refusal) = ordered {

@@ -90,7 +90,7 @@ mod tests {
 
     use super::super::flows::{ClientId, FlowTable};
     use super::*;
-    use crate::device::af_xdp::broker::message::Flow;
+    use crate::device::broker::message::Flow;
     use crate::wire::Protocol;
 
     const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::error::Refusal;
 use super::leaving::LeavingCounts;
-use crate::device::af_xdp::broker::message::Flow;
+use crate::device::broker::message::Flow;
 use crate::device::steering::RuleId;
 use crate::wire::Protocol;
 use crate::wire::icmpv4::QuotedFlow;
@@ -308,7 +308,7 @@ mod tests {
     }
 
     fn rule() -> RuleId {
-        crate::device::af_xdp::broker::rule_id(7)
+        crate::device::broker::rule_id(7)
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::ended::REMOVED_A_TURN;
 use super::flows::ROOT;
 use super::owners::{self, KernelSocket};
-use crate::device::af_xdp::broker::message::Flow;
+use crate::device::broker::message::Flow;
 use crate::device::steering::RuleId;
 
 /// How long the frames of any port are dropped; and the interval at which the port is looked at

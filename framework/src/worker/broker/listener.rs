@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::error::BrokerError;
-use crate::device::af_xdp::broker::sys;
+use crate::device::broker::sys;
 use crate::sys::process;
 
 /// A listening socket. Dropping it removes its file.

@@ -32,12 +32,12 @@ mod flows;
 mod forward;
 mod leaving;
 mod listener;
-mod orders;
 mod owners;
 mod port;
 mod refusals;
 mod rights;
 mod server;
+mod waiting;
 
 pub use config::BrokerConfig;
 pub use error::BrokerError;

@@ -11,8 +11,8 @@ use std::io;
 
 use super::error::Refusal;
 use super::flows::ROOT;
-use crate::device::af_xdp::broker::message::Flow;
-use crate::device::af_xdp::broker::sys;
+use crate::device::broker::message::Flow;
+use crate::device::broker::sys;
 use crate::sys::netlink::{Answer, Netlink, Request};
 use crate::wire::Protocol;
 

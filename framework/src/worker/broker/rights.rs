@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::error::Refusal;
-use crate::device::af_xdp::broker::message::Flow;
-use crate::device::af_xdp::broker::sys::Peer;
+use crate::device::broker::message::Flow;
+use crate::device::broker::sys::Peer;
 use crate::proto::Ipv4Prefix;
 use crate::wire::Protocol;
 

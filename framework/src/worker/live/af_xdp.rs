@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 
 use super::device::{LINK_HEADER_LEN, LiveDevice, LiveDriver, LiveDriverConfig, LostRuleReader};
 use super::error::LiveError;
-use crate::device::af_xdp::broker::client::lost_rule;
 use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice, Mode, chunks_for};
+use crate::device::broker::client::lost_rule;
 use crate::device::either::Either;
 use crate::device::steering::RuleId;
 use crate::mem::Layout;

@@ -13,10 +13,10 @@ use super::super::interface::Interface;
 use super::super::rings::sys::leave_namespace;
 use super::super::{AfXdpConfig, AfXdpDevice, AfXdpRx, AfXdpTx};
 use super::forwarded::{ForwardedQueue, Taken};
-use super::lend::QueueOrder;
-use super::message::{MESSAGE_LEN_MAX, Reply, Request, Welcome};
-use super::sys;
 use crate::counters::Block;
+use crate::device::broker::message::{MESSAGE_LEN_MAX, Reply, Request, Welcome};
+use crate::device::broker::request::QueueRequest;
+use crate::device::broker::sys;
 use crate::device::testing::conformance::{LinkUnderTest, Rig, assert_conforms};
 use crate::device::{Device, Queue, RxQueue};
 use crate::forward;
@@ -94,7 +94,7 @@ impl Cable {
                     send(Reply::Welcome(welcome), &[theirs.as_fd()]);
                 }
                 Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } => {
-                    let order = QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len, address };
+                    let order = QueueRequest { umem_len, chunk_len, rx_ring_len, tx_ring_len, address };
                     order.check(256 << 20).unwrap();
                     let (queue, end) = ForwardedQueue::make(&order).unwrap();
                     self.queues().push(queue);

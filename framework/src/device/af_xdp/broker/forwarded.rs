@@ -31,8 +31,9 @@ use arrayvec::ArrayVec;
 use super::super::rings::ring::{ConsumerRing, Desc, MORE, OF_BROKER, Offsets, ProducerRing};
 use super::super::rings::socket::{Rings, SEGMENTS_MAX};
 use super::foreign::ForeignUmem;
-use super::lend::{QueueOrder, RING_LEN_MIN};
-use super::sys;
+use super::lend::RING_LEN_MIN;
+use crate::device::broker::request::QueueRequest;
+use crate::device::broker::sys;
 use crate::mem::Region;
 
 /// The parts of each ring: its words on cache lines of their own.
@@ -128,7 +129,7 @@ pub(in crate::device::af_xdp) fn map_rings(file: &File, rx_len: u32, tx_len: u32
 
 impl ForwardedQueue {
     /// Makes the memory, the rings and the sockets of a queue as the client has ordered it.
-    pub(crate) fn make(order: &QueueOrder) -> io::Result<(Self, ForwardedEnd)> {
+    pub(crate) fn make(order: &QueueRequest) -> io::Result<(Self, ForwardedEnd)> {
         let (rx_len, tx_len) = (order.rx_ring_len, order.tx_ring_len);
         let (at, memory) = (Places::of(rx_len, tx_len), sys::memory(order.umem_len as usize)?);
         let region = Region::shared(&memory, order.umem_len as usize)
@@ -317,7 +318,7 @@ pub(crate) struct HostileClient {
 
 #[cfg(test)]
 impl HostileClient {
-    pub(crate) fn new(end: &ForwardedEnd, order: &QueueOrder, seed: u64) -> Self {
+    pub(crate) fn new(end: &ForwardedEnd, order: &QueueRequest, seed: u64) -> Self {
         assert!(order.rx_ring_len == order.tx_ring_len, "one length is simpler");
         let (rings, slots) = (end.rings.try_clone().unwrap(), order.tx_ring_len.into());
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -398,8 +399,8 @@ impl HostileClient {
 mod tests {
     use super::*;
 
-    const ORDER: QueueOrder =
-        QueueOrder { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64, address: 0 };
+    const ORDER: QueueRequest =
+        QueueRequest { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64, address: 0 };
 
     /// A queue, and the rings as a client that keeps to nothing has them.
     fn queue() -> (ForwardedQueue, Rings, Region) {

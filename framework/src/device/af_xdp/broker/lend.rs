@@ -8,23 +8,13 @@ use super::super::CopyMode;
 use super::super::error::AfXdpSetupError;
 use super::super::rings::socket::{TRIES_MAX, Wanted, bind_first, make_rings, open};
 use super::super::rings::umem::register_for_another;
-use super::sys;
+use crate::device::broker::request::{QueueRequest, too_large};
+use crate::device::broker::sys;
 use crate::mem::{Layout, Region};
 
 /// The smallest ring, and the smaller chunk, of an order.
 pub(super) const RING_LEN_MIN: u32 = 64;
 const CHUNK_LEN_MIN: u32 = 2048;
-
-/// A umem and rings, as a client asks for them: checked by [`QueueOrder::check`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct QueueOrder {
-    pub(crate) umem_len: u64,
-    pub(crate) chunk_len: u32,
-    pub(crate) rx_ring_len: u32,
-    pub(crate) tx_ring_len: u32,
-    /// Where a client of a NIC that steers has the memory; 0 for AF_XDP, which needs no address.
-    pub(crate) address: u64,
-}
 
 /// A queue that a client has: the broker keeps the socket to put it into its map.
 pub(crate) struct LentQueue {
@@ -34,7 +24,7 @@ pub(crate) struct LentQueue {
     pub(crate) multi_buffer: bool,
 }
 
-impl QueueOrder {
+impl QueueRequest {
     /// Whether a broker that lends `memory_max` bytes can make it; otherwise one sentence.
     pub(crate) fn check(&self, memory_max: u64) -> Result<(), String> {
         let chunks = self.umem_len / u64::from(self.chunk_len.max(1));
@@ -55,20 +45,10 @@ impl QueueOrder {
     }
 }
 
-/// The sentence about packet buffers of more than `memory_max` bytes.
-pub(crate) fn too_large(len: u64, memory_max: u64) -> String {
-    let (wanted, lent) = (len >> 20, memory_max >> 20);
-    format!(
-        "{wanted} MiB of packet buffers are wanted, and the broker lends {lent} MiB at most: ask for fewer, or start \
-         it with --memory {}",
-        wanted + 1
-    )
-}
-
 impl LentQueue {
     /// Makes the memory and binds a socket to the queue that is wanted. Nothing of it is mapped
     /// here afterwards.
-    pub(in crate::device::af_xdp) fn make(order: &QueueOrder, wanted: &Wanted<'_>) -> Result<Self, AfXdpSetupError> {
+    pub(in crate::device::af_xdp) fn make(order: &QueueRequest, wanted: &Wanted<'_>) -> Result<Self, AfXdpSetupError> {
         let sockets = (0..TRIES_MAX).map(|_| open()).collect::<Result<_, _>>()?;
         let no_memory = |error| AfXdpSetupError::system("making packet buffers", error);
         let memory = sys::memory(order.umem_len as usize).map_err(no_memory)?;
@@ -101,7 +81,7 @@ impl LentQueue {
         };
         let (rx_ring_len, tx_ring_len) = (RING_LEN_MIN, RING_LEN_MIN);
         let umem_len = 2 * u64::from(RING_LEN_MIN) * u64::from(CHUNK_LEN_MIN);
-        let order = QueueOrder { umem_len, chunk_len: CHUNK_LEN_MIN, rx_ring_len, tx_ring_len, address: 0 };
+        let order = QueueRequest { umem_len, chunk_len: CHUNK_LEN_MIN, rx_ring_len, tx_ring_len, address: 0 };
         match Self::make(&order, &wanted) {
             Err(AfXdpSetupError::QueueBusy { .. }) => Ok(false),
             made => made.map(|_| true),
@@ -145,7 +125,7 @@ mod tests {
                 patience: RELEASE_MAX,
             };
             let order =
-                QueueOrder { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64, address: 0 };
+                QueueRequest { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64, address: 0 };
             assert!(LentQueue::is_free(&wanted).unwrap());
             let lent = LentQueue::make(&order, &wanted).unwrap();
             assert!(!LentQueue::is_free(&wanted).unwrap(), "it is lent");
@@ -178,20 +158,21 @@ mod tests {
 
     #[test]
     fn order_that_no_client_of_ours_makes_is_refused() {
-        let sound = QueueOrder { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64, address: 0 };
-        let check = |order: QueueOrder, says: &str| {
+        let sound =
+            QueueRequest { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64, address: 0 };
+        let check = |order: QueueRequest, says: &str| {
             let refused = order.check(1 << 20).unwrap_err();
             assert!(refused.contains(says), "{refused}");
         };
         sound.check(1 << 20).unwrap();
-        check(QueueOrder { chunk_len: 0, ..sound }, "is none");
-        check(QueueOrder { chunk_len: 1024, ..sound }, "is none");
-        check(QueueOrder { umem_len: 128 * 2048 + 1, ..sound }, "is none");
-        check(QueueOrder { umem_len: u64::MAX - 4095, chunk_len: 4096, ..sound }, "lends 1 MiB at most");
-        check(QueueOrder { umem_len: 2 << 20, ..sound }, "--memory 3");
-        check(QueueOrder { rx_ring_len: 0, ..sound }, "power of two");
-        check(QueueOrder { tx_ring_len: 1 << 31, ..sound }, "power of two");
-        check(QueueOrder { rx_ring_len: 128, ..sound }, "fewer chunks");
-        check(QueueOrder { umem_len: 0, ..sound }, "fewer chunks");
+        check(QueueRequest { chunk_len: 0, ..sound }, "is none");
+        check(QueueRequest { chunk_len: 1024, ..sound }, "is none");
+        check(QueueRequest { umem_len: 128 * 2048 + 1, ..sound }, "is none");
+        check(QueueRequest { umem_len: u64::MAX - 4095, chunk_len: 4096, ..sound }, "lends 1 MiB at most");
+        check(QueueRequest { umem_len: 2 << 20, ..sound }, "--memory 3");
+        check(QueueRequest { rx_ring_len: 0, ..sound }, "power of two");
+        check(QueueRequest { tx_ring_len: 1 << 31, ..sound }, "power of two");
+        check(QueueRequest { rx_ring_len: 128, ..sound }, "fewer chunks");
+        check(QueueRequest { umem_len: 0, ..sound }, "fewer chunks");
     }
 }

@@ -7,6 +7,6 @@ pub(super) mod in_flight;
 pub(super) mod ring;
 pub(super) mod socket;
 #[allow(unsafe_code)]
-pub(super) mod sys;
+pub(in crate::device) mod sys;
 #[allow(unsafe_code)]
 pub(super) mod umem;

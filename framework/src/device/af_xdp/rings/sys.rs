@@ -118,7 +118,7 @@ pub(in crate::device::af_xdp) fn socket_protocol(descriptor: &Path) -> Option<Ve
 /// Moves the calling thread into a fresh network namespace that contains only a loopback that is
 /// down.
 #[cfg(test)]
-pub(in crate::device::af_xdp) fn leave_namespace() -> io::Result<()> {
+pub(in crate::device) fn leave_namespace() -> io::Result<()> {
     // SAFETY: no address is passed.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
 }

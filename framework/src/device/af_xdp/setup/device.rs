@@ -9,9 +9,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::broker::client::{Lent, LentPort};
+use super::super::super::broker::client::{Lent, LentPort};
+use super::super::super::broker::request::QueueRequest;
 use super::super::broker::forwarded;
-use super::super::broker::lend::{LentQueue, QueueOrder};
+use super::super::broker::lend::LentQueue;
 use super::super::config::{AfXdpConfig, CopyMode, LINK_HEADER_LEN, Mode};
 use super::super::error::AfXdpSetupError;
 use super::super::gate::Gate;
@@ -212,7 +213,7 @@ impl AfXdpDevice {
 
     /// Lends queue `idx` to another process: makes its memory and its socket. `None` if another
     /// socket has the queue still; does not wait for it.
-    pub(crate) fn lend(&self, idx: u16, order: &QueueOrder) -> Result<Option<LentQueue>, DeviceError> {
+    pub(crate) fn lend(&self, idx: u16, order: &QueueRequest) -> Result<Option<LentQueue>, DeviceError> {
         match LentQueue::make(order, &self.wanted_for(idx, order)) {
             Err(AfXdpSetupError::QueueBusy { .. }) => Ok(None),
             made => Ok(Some(made?)),
@@ -220,11 +221,11 @@ impl AfXdpDevice {
     }
 
     /// Whether the kernel would give queue `idx`: asks without the memory that a client orders.
-    pub(crate) fn is_free(&self, idx: u16, order: &QueueOrder) -> Result<bool, DeviceError> {
+    pub(crate) fn is_free(&self, idx: u16, order: &QueueRequest) -> Result<bool, DeviceError> {
         Ok(LentQueue::is_free(&self.wanted_for(idx, order))?)
     }
 
-    fn wanted_for(&self, idx: u16, order: &QueueOrder) -> Wanted<'_> {
+    fn wanted_for(&self, idx: u16, order: &QueueRequest) -> Wanted<'_> {
         Wanted {
             interface: self.port.interface(),
             queue: idx,
@@ -455,7 +456,7 @@ impl Queue for AfXdpQueue {
         if !is_umem_layout(layout) {
             return Err(AfXdpSetupError::NotAUmem { stride: layout.stride() }.into());
         }
-        let order = QueueOrder {
+        let order = QueueRequest {
             umem_len: layout.region_len(buffers).next_multiple_of(layout.stride()) as u64,
             chunk_len: layout.stride() as u32,
             rx_ring_len: self.config.rx_ring_len,

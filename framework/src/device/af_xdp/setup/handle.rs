@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::super::broker::client::LentPort;
+use super::super::super::broker::client::LentPort;
 use super::super::config::Mode;
 use super::super::interface::Interface;
 use super::port::Port;

@@ -23,10 +23,10 @@ use super::clock;
 use super::rings::Parts;
 use super::shared::{RegisterPage, SharedRings, Status, page_len};
 use crate::counters::{Scope, Unit};
-use crate::device::af_xdp::broker::client::LentPort as Broker;
-use crate::device::af_xdp::broker::lend::QueueOrder;
-use crate::device::af_xdp::broker::message::Half;
-use crate::device::af_xdp::broker::nic::{NicFeatures, NicQueue, REAL_TIME, WALL};
+use crate::device::broker::client::LentPort as Broker;
+use crate::device::broker::message::Half;
+use crate::device::broker::nic::{NicFeatures, NicQueue, REAL_TIME, WALL};
+use crate::device::broker::request::QueueRequest;
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 use crate::device::{
     Capabilities, DeviceError, DeviceErrorKind, RxOffloads, RxState, TxOffloads, rings as ring_buffers,
@@ -194,7 +194,7 @@ impl LentQueue {
     pub(in crate::device::mlx5) fn region(&mut self, layout: Layout, buffers: usize) -> Result<Region, DeviceError> {
         let len = layout.region_len(buffers).next_multiple_of(page_len());
         let place = Reservation::new(len).map_err(|error| failed("addresses for the pool", &error))?;
-        let order = QueueOrder {
+        let order = QueueRequest {
             umem_len: len as u64,
             chunk_len: layout.data_room() as u32,
             rx_ring_len: self.config.rx_ring_len,

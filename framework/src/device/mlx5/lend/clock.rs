@@ -39,7 +39,7 @@ const WORDS: [Status; 5] =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::af_xdp::broker::sys::memory;
+    use crate::device::broker::sys::memory;
 
     const RELATION: ClockInfo = ClockInfo { ns: 1, ticks: 2, fraction: 3, mult: u32::MAX, shift: 21, mask: u64::MAX };
 

@@ -4,7 +4,7 @@
 use std::io;
 
 use super::super::health::recover::Objects;
-use crate::device::af_xdp::broker::message::Half;
+use crate::device::broker::message::Half;
 
 /// The rings of one client.
 pub(super) struct Halves {

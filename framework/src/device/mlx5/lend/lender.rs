@@ -25,10 +25,10 @@ use super::super::setup::parts::CqParts;
 use super::clock;
 use super::halves::{Frames, Halves};
 use super::shared::{SharedRings, Status, add, page_len};
-use crate::device::af_xdp::broker::lend::QueueOrder;
-use crate::device::af_xdp::broker::message;
-use crate::device::af_xdp::broker::nic::{NicFeatures, NicQueue, REAL_TIME, WALL};
-use crate::device::af_xdp::broker::sys;
+use crate::device::broker::message;
+use crate::device::broker::nic::{NicFeatures, NicQueue, REAL_TIME, WALL};
+use crate::device::broker::request::QueueRequest;
+use crate::device::broker::sys;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::device::{DeviceError, RxState};
 use crate::mem::Region;
@@ -138,7 +138,7 @@ impl Lender {
     }
 
     /// Makes queue `idx` for a client.
-    pub(crate) fn lend(&mut self, idx: u16, order: &QueueOrder) -> Result<LentNic, DeviceError> {
+    pub(crate) fn lend(&mut self, idx: u16, order: &QueueRequest) -> Result<LentNic, DeviceError> {
         let (client, lent) = NicClient::make(&self.port, order)?;
         self.queues.insert(idx, client);
         Ok(lent)
@@ -252,7 +252,7 @@ impl LentNic {
 }
 
 impl NicClient {
-    fn make(port: &OwnDevice, order: &QueueOrder) -> Result<(Self, LentNic), DeviceError> {
+    fn make(port: &OwnDevice, order: &QueueRequest) -> Result<(Self, LentNic), DeviceError> {
         let info = port.port.info();
         let no_memory = |error| Mlx5SetupError::System { device: info.name.clone(), doing: "lending memory", error };
         let rings_len = rings_len(info.frame_len_max, order, page_len());
@@ -360,7 +360,7 @@ impl Drop for Lender {
 }
 
 /// Bytes behind the packet buffers of an order, in whole pages.
-fn rings_len(frame_len_max: usize, order: &QueueOrder, page_len: usize) -> usize {
+fn rings_len(frame_len_max: usize, order: &QueueRequest, page_len: usize) -> usize {
     let segments = frame_len_max.div_ceil((order.chunk_len as usize).max(1)).next_power_of_two();
     let (rx, tx) = (order.rx_ring_len as usize, order.tx_ring_len as usize);
     // Of each: descriptors and completions, of which libmlx5 may make twice as many.

@@ -26,7 +26,7 @@ mod rings;
 #[allow(unsafe_code)]
 mod shared;
 
-pub(crate) use crate::device::af_xdp::broker::client::lost_rule;
+pub(crate) use crate::device::broker::client::lost_rule;
 pub(crate) use client::{LentPort, LentQueue};
 pub(crate) use lender::{Lender, LentNic};
 pub(crate) use shared::page_len;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::super::completion::cqe::CQE_LEN;
 use super::super::setup::parts::{CqParts, MemoryOwner, RqParts, SqParts};
 use super::shared::{RegisterPage, SharedRings};
-use crate::device::af_xdp::broker::nic::{NicFeatures, NicQueue};
+use crate::device::broker::nic::{NicFeatures, NicQueue};
 
 /// Bytes of a basic block of the send ring, and the alignment of rings.
 const BLOCK_LEN: usize = 64;

@@ -206,7 +206,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
-    use crate::device::af_xdp::broker::sys::memory;
+    use crate::device::broker::sys::memory;
 
     /// Of the machines that tests run on.
     const PAGE_LEN: usize = 4096;

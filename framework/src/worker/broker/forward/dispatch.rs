@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::conntrack::ConnTrack;
 use super::packet::{Ends, Packet};
-use crate::device::af_xdp::broker::message::Flow;
+use crate::device::broker::message::Flow;
 use crate::wire::Protocol;
 use crate::wire::tcp::TcpFlags;
 

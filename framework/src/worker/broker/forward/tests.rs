@@ -4,13 +4,13 @@ use super::*;
 use crate::counters::Block;
 use crate::device::Device;
 use crate::device::af_xdp::broker::forwarded::HostileClient;
-use crate::device::af_xdp::broker::lend::QueueOrder;
+use crate::device::broker::request::QueueRequest;
 use crate::device::memory::{MemoryConfig, MemoryDevice, pair};
 use crate::time;
 use crate::wire::Protocol;
 
-const ORDER: QueueOrder =
-    QueueOrder { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64, address: 0 };
+const ORDER: QueueRequest =
+    QueueRequest { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64, address: 0 };
 const MORE: u32 = 1;
 const FRAME_LEN_MAX: usize = 1_514;
 

@@ -3,13 +3,13 @@
 use std::io;
 
 use super::{LendingPort, OpenPort};
-use crate::device::af_xdp::broker::lend::QueueOrder;
-use crate::device::af_xdp::broker::message::Welcome;
 use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice, Mode};
+use crate::device::broker::message::Welcome;
+use crate::device::broker::request::QueueRequest;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::device::{Device, DeviceError};
 use crate::worker::broker::error::BrokerError;
-use crate::worker::broker::orders::Lent;
+use crate::worker::broker::waiting::Lent;
 
 pub(super) fn open(config: &AfXdpConfig, forward: bool) -> Result<OpenPort, BrokerError> {
     let failed = |error: DeviceError| BrokerError(error.to_string());
@@ -59,15 +59,15 @@ impl LendingPort for AfXdpDevice {
         }
     }
 
-    fn check(&self, order: &QueueOrder, memory_max: u64) -> Result<(), String> {
+    fn check(&self, order: &QueueRequest, memory_max: u64) -> Result<(), String> {
         order.check(memory_max)
     }
 
-    fn lend(&mut self, idx: u16, order: &QueueOrder) -> Result<Option<Lent>, DeviceError> {
+    fn lend(&mut self, idx: u16, order: &QueueRequest) -> Result<Option<Lent>, DeviceError> {
         Ok(Self::lend(self, idx, order)?.map(Lent::Queue))
     }
 
-    fn is_free(&self, idx: u16, order: &QueueOrder) -> Result<bool, DeviceError> {
+    fn is_free(&self, idx: u16, order: &QueueRequest) -> Result<bool, DeviceError> {
         self.is_free(idx, order)
     }
 

@@ -4,14 +4,14 @@ use std::io;
 
 use super::{LendingPort, OpenPort};
 use crate::device::DeviceError;
-use crate::device::af_xdp::broker::lend::{QueueOrder, too_large};
-use crate::device::af_xdp::broker::message::{Half, Welcome};
+use crate::device::broker::message::{Half, Welcome};
+use crate::device::broker::request::{QueueRequest, too_large};
 use crate::device::mlx5::Mlx5Config;
 use crate::device::mlx5::lend::{Lender, page_len};
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::worker::broker::clients::CLIENTS_MAX;
 use crate::worker::broker::error::BrokerError;
-use crate::worker::broker::orders::Lent;
+use crate::worker::broker::waiting::Lent;
 
 /// Of the orders that `Mlx5Config` allows.
 const RING_LENS: core::ops::RangeInclusive<u32> = 8..=8192;
@@ -70,11 +70,11 @@ impl LendingPort for NicPort {
         Welcome { interface_idx: self.interface_idx, native: false, has_rx_hints: false, forwards, nic }
     }
 
-    fn check(&self, order: &QueueOrder, memory_max: u64) -> Result<(), String> {
+    fn check(&self, order: &QueueRequest, memory_max: u64) -> Result<(), String> {
         check(order, memory_max, page_len() as u64)
     }
 
-    fn lend(&mut self, idx: u16, order: &QueueOrder) -> Result<Option<Lent>, DeviceError> {
+    fn lend(&mut self, idx: u16, order: &QueueRequest) -> Result<Option<Lent>, DeviceError> {
         self.lender.lend(idx, order).map(|lent| Some(Lent::Nic(lent)))
     }
 
@@ -133,8 +133,8 @@ impl LendingPort for NicPort {
 
 /// Whether an order is one that can be had, in whole pages of `page_len` bytes; otherwise one
 /// sentence.
-fn check(order: &QueueOrder, memory_max: u64, page_len: u64) -> Result<(), String> {
-    let &QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } = order;
+fn check(order: &QueueRequest, memory_max: u64, page_len: u64) -> Result<(), String> {
+    let &QueueRequest { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } = order;
     if [rx_ring_len, tx_ring_len].iter().any(|len| !len.is_power_of_two() || !RING_LENS.contains(len)) {
         return Err("a ring of a ConnectX has a power of two of entries, from 8 to 8,192".into());
     }
@@ -155,23 +155,23 @@ mod tests {
     #[test]
     fn order_that_no_client_of_ours_makes_is_refused() {
         let sound =
-            QueueOrder { umem_len: 1 << 20, chunk_len: 1600, rx_ring_len: 64, tx_ring_len: 64, address: 1 << 40 };
-        let refuse = |order: QueueOrder, says: &str| {
+            QueueRequest { umem_len: 1 << 20, chunk_len: 1600, rx_ring_len: 64, tx_ring_len: 64, address: 1 << 40 };
+        let refuse = |order: QueueRequest, says: &str| {
             let refused = check(&order, 1 << 20, 4096).unwrap_err();
             assert!(refused.contains(says), "{refused}");
         };
         check(&sound, 1 << 20, 4096).unwrap();
         // The rings are mapped behind the buffers.
-        let small = QueueOrder { umem_len: 3 << 14, ..sound };
+        let small = QueueRequest { umem_len: 3 << 14, ..sound };
         assert!(check(&small, 1 << 20, 4096).is_ok() && check(&small, 1 << 20, 1 << 16).is_err());
-        refuse(QueueOrder { rx_ring_len: 0, ..sound }, "power of two");
-        refuse(QueueOrder { tx_ring_len: 1 << 31, ..sound }, "power of two");
-        refuse(QueueOrder { chunk_len: 1, ..sound }, "no packet buffers");
-        refuse(QueueOrder { umem_len: 0, ..sound }, "no packet buffers");
-        refuse(QueueOrder { umem_len: 4097, ..sound }, "no packet buffers");
-        refuse(QueueOrder { address: 0, ..sound }, "no packet buffers");
-        refuse(QueueOrder { address: 8, ..sound }, "no packet buffers");
-        refuse(QueueOrder { address: u64::MAX - 4095, ..sound }, "no packet buffers");
-        refuse(QueueOrder { umem_len: 2 << 20, ..sound }, "--memory 3");
+        refuse(QueueRequest { rx_ring_len: 0, ..sound }, "power of two");
+        refuse(QueueRequest { tx_ring_len: 1 << 31, ..sound }, "power of two");
+        refuse(QueueRequest { chunk_len: 1, ..sound }, "no packet buffers");
+        refuse(QueueRequest { umem_len: 0, ..sound }, "no packet buffers");
+        refuse(QueueRequest { umem_len: 4097, ..sound }, "no packet buffers");
+        refuse(QueueRequest { address: 0, ..sound }, "no packet buffers");
+        refuse(QueueRequest { address: 8, ..sound }, "no packet buffers");
+        refuse(QueueRequest { address: u64::MAX - 4095, ..sound }, "no packet buffers");
+        refuse(QueueRequest { umem_len: 2 << 20, ..sound }, "--memory 3");
     }
 }

@@ -7,10 +7,10 @@ mod mlx5;
 use std::io;
 
 use super::error::{BrokerError, Refusal};
-use super::orders::Lent;
+use super::waiting::Lent;
 use crate::device::af_xdp::AfXdpDevice;
-use crate::device::af_xdp::broker::lend::QueueOrder;
-use crate::device::af_xdp::broker::message::{Half, Reply, Welcome};
+use crate::device::broker::message::{Half, Reply, Welcome};
+use crate::device::broker::request::QueueRequest;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::device::{Device, DeviceError};
 use crate::worker::live::PortConfig;
@@ -40,13 +40,13 @@ pub(super) trait LendingPort {
 
     /// Whether an order is one that can be had, of `memory_max` bytes at most; otherwise one
     /// sentence.
-    fn check(&self, order: &QueueOrder, memory_max: u64) -> Result<(), String>;
+    fn check(&self, order: &QueueRequest, memory_max: u64) -> Result<(), String>;
 
     /// Lends queue `idx`; `None` if the kernel does not give it now.
-    fn lend(&mut self, idx: u16, order: &QueueOrder) -> Result<Option<Lent>, DeviceError>;
+    fn lend(&mut self, idx: u16, order: &QueueRequest) -> Result<Option<Lent>, DeviceError>;
 
     /// Whether the kernel would give queue `idx`.
-    fn is_free(&self, idx: u16, order: &QueueOrder) -> Result<bool, DeviceError> {
+    fn is_free(&self, idx: u16, order: &QueueRequest) -> Result<bool, DeviceError> {
         let _ = (idx, order);
         Ok(true)
     }
@@ -130,7 +130,7 @@ pub(super) fn open(config: &PortConfig, forward: bool) -> Result<OpenPort, Broke
 
 impl Lent {
     /// The reply to the order by which it was lent.
-    pub(super) fn reply(&self, order: &QueueOrder) -> Reply {
+    pub(super) fn reply(&self, order: &QueueRequest) -> Reply {
         let umem_len = order.umem_len;
         match self {
             Self::Queue(queue) => {

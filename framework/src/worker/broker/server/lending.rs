@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::super::clients::{CLIENTS_MAX, Stock};
 use super::super::error::Refusal;
 use super::super::flows::ClientId;
-use super::super::orders::{Lent, WaitingOrder};
+use super::super::waiting::{Lent, WaitingRequest};
 use super::requests::Answer;
 use super::{Broker, system};
 use crate::device::DeviceError;
 use crate::device::af_xdp::broker::forwarded::ForwardedQueue;
-use crate::device::af_xdp::broker::lend::QueueOrder;
-use crate::device::af_xdp::broker::message::Reply;
+use crate::device::broker::message::Reply;
+use crate::device::broker::request::QueueRequest;
 
 /// How long a client waits for a queue at most: the kernel frees the queue of a process that was
 /// killed some milliseconds later, and more than half a second where each core has much to do.
@@ -19,7 +19,7 @@ const LENDS_WITHIN: Duration = Duration::from_secs(2);
 
 impl Broker {
     /// A client orders its queue, which it gets at once, or when the kernel has freed one.
-    pub(super) fn order(&mut self, id: ClientId, order: QueueOrder) -> Result<Answer, Refusal> {
+    pub(super) fn order(&mut self, id: ClientId, order: QueueRequest) -> Result<Answer, Refusal> {
         self.device.check(&order, self.config.memory_max).map_err(|sentence| Refusal::new(libc::EINVAL, sentence))?;
         let Some(client) = self.clients.get(id) else { return Err(Refusal::new(libc::ENOTCONN, "no such client")) };
         client.rights.are_any()?;
@@ -37,7 +37,7 @@ impl Broker {
         let Some(order) = self.clients.get(id).and_then(|client| client.waits) else { return };
         let lent = self.lend(id, &order);
         if let Some(client) = self.clients.get(id) {
-            client.waits = lent.is_none().then_some(WaitingOrder { tries: order.tries + 1, ..order });
+            client.waits = lent.is_none().then_some(WaitingRequest { tries: order.tries + 1, ..order });
         }
         let Some(lent) = lent else { return };
         if let (Err(_), Some(client)) = (&lent, self.clients.get(id)) {
@@ -50,7 +50,7 @@ impl Broker {
     }
 
     /// Lends a queue to a client that waits for one; `None` if it waits on.
-    fn lend(&mut self, id: ClientId, waiting: &WaitingOrder) -> Option<Result<Answer, Refusal>> {
+    fn lend(&mut self, id: ClientId, waiting: &WaitingRequest) -> Option<Result<Answer, Refusal>> {
         let order = &waiting.order;
         if let Err(refusal) = self.clients.check_kept(id, self.config.user_memory_max) {
             // A process that has just ended, and the thread that passed its frames on, still have
@@ -81,7 +81,7 @@ impl Broker {
     }
 
     /// A queue whose frames are passed on. Its number is the client's index.
-    fn lend_forwarded(&mut self, id: ClientId, order: &QueueOrder) -> Result<Lent, Refusal> {
+    fn lend_forwarded(&mut self, id: ClientId, order: &QueueRequest) -> Result<Lent, Refusal> {
         let stock = Stock { interface: self.config.port.interface(), queues: CLIENTS_MAX as u16, more: "" };
         let queue = self.clients.candidates(id, stock)?[0];
         self.clients.give(id, queue);
@@ -94,7 +94,7 @@ impl Broker {
     }
 
     /// A queue of the interface; `None` if the kernel does not give the one that was tried.
-    fn lend_queue(&mut self, id: ClientId, waiting: &WaitingOrder) -> Result<Option<Lent>, Refusal> {
+    fn lend_queue(&mut self, id: ClientId, waiting: &WaitingRequest) -> Result<Option<Lent>, Refusal> {
         let (interface, more) = (self.config.port.interface(), self.device.more_queues());
         let mut candidates = self.clients.candidates(id, Stock { interface, queues: self.queues, more: &more })?;
         // One that can be lent at once is the first.

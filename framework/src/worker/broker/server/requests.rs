@@ -11,9 +11,9 @@ use super::super::flows::ClientId;
 use super::super::port::{LendingPort, refusal};
 use super::super::refusals::OF_A_CLIENT;
 use super::{Broker, system};
-use crate::device::af_xdp::broker::lend::QueueOrder;
-use crate::device::af_xdp::broker::message::{MESSAGE_LEN_MAX, Reply, Request, VERSION};
-use crate::device::af_xdp::broker::sys::{self, Events};
+use crate::device::broker::message::{MESSAGE_LEN_MAX, Reply, Request, VERSION};
+use crate::device::broker::request::QueueRequest;
+use crate::device::broker::sys::{self, Events};
 
 /// A reply, with the descriptors that go with it.
 pub(super) struct Answer {
@@ -67,7 +67,7 @@ impl Broker {
         match request {
             Request::Hello { version } => self.answer_hello(id, version),
             Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } => {
-                self.order(id, QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len, address })
+                self.order(id, QueueRequest { umem_len, chunk_len, rx_ring_len, tx_ring_len, address })
             }
             Request::Connect => self.connect(id),
             Request::Disconnect => {

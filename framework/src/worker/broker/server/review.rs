@@ -9,7 +9,7 @@ use super::super::flows::{ClientId, Held};
 use super::super::owners;
 use super::super::rights::Rights;
 use super::Broker;
-use crate::device::af_xdp::broker::message::Flow;
+use crate::device::broker::message::Flow;
 use crate::wire::Protocol;
 
 impl Broker {

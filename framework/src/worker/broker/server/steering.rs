@@ -12,7 +12,7 @@ use super::super::leaving::LeavingPort;
 use super::super::owners;
 use super::requests::Answer;
 use super::{Broker, system};
-use crate::device::af_xdp::broker::message::{Flow, Reply};
+use crate::device::broker::message::{Flow, Reply};
 use crate::device::steering::{RuleId, SteerError};
 use crate::wire::Protocol;
 

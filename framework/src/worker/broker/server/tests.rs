@@ -10,13 +10,13 @@ use std::rc::Rc;
 use tempfile::TempDir;
 
 use super::super::ended::REMOVED_A_TURN;
-use super::super::orders::Lent;
 use super::super::rights::{BrokerUser, ClientRights};
+use super::super::waiting::Lent;
 use super::*;
 use crate::device::DeviceError;
-use crate::device::af_xdp::broker::lend::QueueOrder;
-use crate::device::af_xdp::broker::message::{Flow, Welcome};
-use crate::device::af_xdp::broker::rule_id;
+use crate::device::broker::message::{Flow, Welcome};
+use crate::device::broker::request::QueueRequest;
+use crate::device::broker::rule_id;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::wire::Protocol;
 
@@ -58,11 +58,11 @@ impl LendingPort for NotedPort {
         Welcome { interface_idx: 0, native: false, has_rx_hints: false, forwards, nic: None }
     }
 
-    fn check(&self, _order: &QueueOrder, _memory_max: u64) -> Result<(), String> {
+    fn check(&self, _order: &QueueRequest, _memory_max: u64) -> Result<(), String> {
         Ok(())
     }
 
-    fn lend(&mut self, _idx: u16, _order: &QueueOrder) -> Result<Option<Lent>, DeviceError> {
+    fn lend(&mut self, _idx: u16, _order: &QueueRequest) -> Result<Option<Lent>, DeviceError> {
         Ok(None)
     }
 

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::super::error::AfXdpSetupError;
-use super::super::interface::Interface;
-use super::lend::QueueOrder;
+use super::super::af_xdp::error::AfXdpSetupError;
+use super::super::af_xdp::interface::Interface;
 use super::message::{Flow, Half, MESSAGE_LEN_MAX, Reply, Request, VERSION, Welcome};
 use super::nic::{NicFeatures, NicQueue};
+use super::request::QueueRequest;
 use super::sys;
 use crate::device::DeviceError;
 use crate::device::steering::{Rule, RuleId, SteerError};
@@ -105,12 +105,12 @@ pub(in crate::device) struct LentPort {
 type AtEnd = Box<dyn FnOnce() + Send>;
 
 /// A bound socket with its memory, and the modes in which it was bound.
-pub(in crate::device::af_xdp) struct Lent {
-    pub(in crate::device::af_xdp) socket: OwnedFd,
-    pub(in crate::device::af_xdp) zero_copy: bool,
-    pub(in crate::device::af_xdp) multi_buffer: bool,
+pub(in crate::device) struct Lent {
+    pub(in crate::device) socket: OwnedFd,
+    pub(in crate::device) zero_copy: bool,
+    pub(in crate::device) multi_buffer: bool,
     /// The rings, where the broker passes frames on: then the socket only wakes.
-    pub(in crate::device::af_xdp) rings: Option<File>,
+    pub(in crate::device) rings: Option<File>,
 }
 
 impl LentPort {
@@ -174,7 +174,7 @@ impl LentPort {
     }
 
     /// Borrows a queue: its socket, and the memory that its pool is cut from.
-    pub(in crate::device::af_xdp) fn borrow(&self, order: &QueueOrder) -> Result<(Lent, Region), AfXdpSetupError> {
+    pub(in crate::device) fn borrow(&self, order: &QueueRequest) -> Result<(Lent, Region), AfXdpSetupError> {
         let umem_len = order.umem_len;
         let (reply, descriptors) = self.order(order)?;
         let mut descriptors = descriptors.into_iter();
@@ -205,7 +205,7 @@ impl LentPort {
     /// socket that wakes.
     pub(in crate::device) fn borrow_nic(
         &self,
-        order: &QueueOrder,
+        order: &QueueRequest,
     ) -> Result<(NicQueue, [OwnedFd; 3]), AfXdpSetupError> {
         let (reply, descriptors) = self.order(order)?;
         match (reply, <[OwnedFd; 3]>::try_from(descriptors)) {
@@ -218,8 +218,8 @@ impl LentPort {
         }
     }
 
-    fn order(&self, order: &QueueOrder) -> Result<(Reply, Vec<OwnedFd>), AfXdpSetupError> {
-        let &QueueOrder { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } = order;
+    fn order(&self, order: &QueueRequest) -> Result<(Reply, Vec<OwnedFd>), AfXdpSetupError> {
+        let &QueueRequest { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } = order;
         let mut descriptors = Vec::new();
         let request = Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len, address };
         let reply = self.ask_for(request, &mut descriptors).map_err(|error| silent(&self.path, &error))?;

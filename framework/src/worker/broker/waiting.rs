@@ -7,14 +7,15 @@ use std::time::Instant;
 
 use super::flows::ClientId;
 use crate::device::af_xdp::broker::forwarded::ForwardedEnd;
-use crate::device::af_xdp::broker::lend::{LentQueue, QueueOrder};
+use crate::device::af_xdp::broker::lend::LentQueue;
+use crate::device::broker::request::QueueRequest;
 #[cfg(feature = "mlx5")]
 use crate::device::mlx5::lend::LentNic;
 
 /// What a client has ordered and not got yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WaitingOrder {
-    pub(super) order: QueueOrder,
+pub(super) struct WaitingRequest {
+    pub(super) order: QueueRequest,
     pub(super) since: Instant,
     /// How often the kernel has not given a queue for it.
     pub(super) tries: usize,
