@@ -127,7 +127,6 @@ impl Region {
     }
 
     /// Whether another process lends the memory.
-    #[cfg_attr(not(feature = "af-xdp"), allow(dead_code))] // a queue of AF_XDP alone is lent
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self.backing, Backing::Shared)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::counters::Scope;
 use crate::device::{Capabilities, Device, DeviceError, Queue};
-use crate::mem::{Pool, Sizing};
+use crate::mem::{Pool, Region, Sizing};
 use crate::pipeline::tcp::roster::Roster;
 use crate::pipeline::tcp::{TcpConfig, TcpSockets, TcpSocketsConfig};
 use crate::pipeline::{App, HostStack, HostStackConfig, Node, host_stack};
@@ -206,9 +206,9 @@ impl<Q: Queue, H: HostProvider> WorkerBuilder<Q, H> {
             None => self.map_pool(self.settings.buffers.unwrap_or(sizing.total()))?,
         };
         if self.settings.requires_hugepages
-            && let Some(fallback) = pool.region().mapping().and_then(|mapping| mapping.fallback())
+            && let Some(why) = lack_of_hugepages(pool.region())
         {
-            return Err(WorkerBuilderError::NoHugepages(fallback.shortage.to_string()));
+            return Err(WorkerBuilderError::NoHugepages(why));
         }
         let Prepared { host, follower, egress, stack, tcp, roster, seed } = self.hosting.prepare()?;
         let (rx, tx) = self.queue.open(&pool, scope)?;
@@ -252,6 +252,14 @@ fn connections(
     scope: &Scope,
 ) -> Result<TcpSockets, WorkerBuilderError> {
     TcpSockets::new(&TcpSocketsConfig { machine, capabilities, seed }, scope).map_err(WorkerBuilderError::Tcp)
+}
+
+/// Why packet buffers are not in hugepages, if they are not.
+fn lack_of_hugepages(region: &Region) -> Option<String> {
+    if region.is_shared() {
+        return Some("a broker lends the packet buffers, in small pages: do without, or open the port yourself".into());
+    }
+    region.mapping()?.fallback().map(|fallback| fallback.shortage.to_string())
 }
 
 /// The NUMA node of these cores, if they share one and the machine has others. Otherwise binding
@@ -307,5 +315,14 @@ mod tests {
         let mapping = usual.pool().region().mapping().expect("it is mapped");
         assert!(mapping.locked() || mapping.lock_warning().is_some(), "it was asked for");
         assert!(build(|builder| builder.buffers(7_000)).0.pool().capacity() >= 7_000);
+    }
+
+    #[cfg(feature = "af-xdp")]
+    #[test]
+    fn hugepages_of_memory_that_a_broker_lends_are_refused_in_a_sentence() {
+        let file = crate::device::broker::sys::memory(1 << 16).unwrap();
+        let lent = Region::shared(&file, 1 << 16).unwrap();
+        assert!(lack_of_hugepages(&lent).is_some_and(|why| why.starts_with("a broker lends the packet buffers")));
+        assert_eq!(lack_of_hugepages(&Region::heap(1 << 16).unwrap()), None);
     }
 }
