@@ -6,8 +6,7 @@
 //!
 //! An engine waits for that until the program has closed the connections that have ended, because
 //! their descriptors name them, has read what came by the old queue, and has no thread that sleeps
-//! in a call. A thread that meanwhile was
-//! between two looks of a call gets `EINTR`, or looks at the twin by then.
+//! in a call. A thread that is between two looks of a call meanwhile gets `EINTR`.
 
 use core::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
@@ -27,8 +26,9 @@ use crate::{config, sys};
 
 /// Time between two looks for the broker: each is a connection to it.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// A broker that listens answers in less. The program's call waits so long for one that is stopped.
-const ANSWERS_WITHIN: Duration = Duration::from_millis(50);
+/// A broker that is not busy answers in less. The program's call waits so long for one that is
+/// stopped.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(20);
 
 /// The reason of a listener whose connections the kernel has accepted meanwhile: they would be
 /// reset if its frames were ours again.
@@ -48,12 +48,15 @@ pub(super) fn look_for_broker() {
     for engine in engines.iter_mut().filter(|engine| engine.is_open()) {
         files.append(&mut give_up(engine));
         engine.close();
-        if let Err(why) = offload::open_anew(engine) {
-            config::say(format_args!("{why}; the program's sockets are the kernel's from now on"));
+        match offload::open_anew(engine) {
+            Ok(()) => config::say(format_args!(
+                "the broker of {} is there again",
+                config::get().map_or("", |config| config.port.interface())
+            )),
+            Err(why) => config::say(format_args!("{why}; the program's sockets are the kernel's from now on")),
         }
     }
     drop(engines);
-    config::say(format_args!("the broker of {} is there again", config::broker().map_or("", |(_, name)| name)));
     files.into_iter().for_each(take_up);
 }
 
