@@ -278,7 +278,7 @@ impl Clients {
     }
 
     /// Whether the kernel did not give the queue when it was last wanted.
-    pub(super) fn is_withheld(&self, queue: u16) -> bool {
+    pub(super) fn was_refused_by_kernel(&self, queue: u16) -> bool {
         self.withheld.contains(&queue)
     }
 

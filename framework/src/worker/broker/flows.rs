@@ -34,7 +34,7 @@ pub(super) struct Held {
     /// How often the client has asked for it, and not given it up.
     uses: u32,
     /// The last review found no socket of the user that may have it.
-    pub(super) is_unheld: bool,
+    pub(super) has_no_socket: bool,
 }
 
 /// The rules of the interface, of which each flow takes some.
@@ -185,7 +185,7 @@ impl FlowTable {
             rules,
             id,
             uses: 1,
-            is_unheld: false,
+            has_no_socket: false,
         });
         id
     }

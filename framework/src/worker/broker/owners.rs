@@ -176,7 +176,7 @@ pub(super) fn is_lost(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> bool {
 /// Whether a flow that user `uid` has needs a socket of the user, and there is none: the kernel may
 /// give the port to a socket that lives shorter than the time between two reviews. Root needs none.
 /// Nor does TCP, whose flow remains as long as connections that a closed listener has accepted.
-pub(super) fn is_unheld(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> bool {
+pub(super) fn has_no_socket(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> bool {
     let keeps = |socket: &KernelSocket| socket.uid == uid && socket.keeps_port_of(flow);
     uid != ROOT && flow.protocol == Protocol::UDP && !sockets.iter().any(keeps)
 }
@@ -345,19 +345,19 @@ mod tests {
         let own = of(1000, (OWN, 5000), NOBODY);
         for source in [None, Some((PEER, 53))] {
             let udp = Flow { protocol: Protocol::UDP, ..flow(source) };
-            assert!(!is_unheld(&udp, 1000, &[own]));
+            assert!(!has_no_socket(&udp, 1000, &[own]));
             for kept in [((Ipv4Addr::UNSPECIFIED, 5000), NOBODY), ((PEER, 5000), (OWN, 7))] {
-                assert!(!is_unheld(&udp, 1000, &[of(1000, kept.0, kept.1)]), "{kept:?}");
+                assert!(!has_no_socket(&udp, 1000, &[of(1000, kept.0, kept.1)]), "{kept:?}");
             }
             let group = Flow { destination: SocketAddrV4::new(Ipv4Addr::new(239, 1, 1, 1), 5000), ..udp };
-            assert!(!is_unheld(&group, 1000, &[own]) && is_unheld(&group, 1000, &[]));
+            assert!(!has_no_socket(&group, 1000, &[own]) && has_no_socket(&group, 1000, &[]));
             let (elsewhere, anothers) = (of(1000, (PEER, 5000), NOBODY), of(7, (OWN, 5000), NOBODY));
             for sockets in [&[][..], &[of(1000, (OWN, 5001), NOBODY)], &[elsewhere], &[anothers]] {
-                assert!(is_unheld(&udp, 1000, sockets), "{source:?} {sockets:?}");
-                assert!(!is_unheld(&udp, 0, sockets), "root needs none");
+                assert!(has_no_socket(&udp, 1000, sockets), "{source:?} {sockets:?}");
+                assert!(!has_no_socket(&udp, 0, sockets), "root needs none");
             }
             // Connections that a closed listener has accepted have no socket with the port.
-            assert!(!is_unheld(&flow(source), 1000, &[]));
+            assert!(!has_no_socket(&flow(source), 1000, &[]));
         }
     }
 

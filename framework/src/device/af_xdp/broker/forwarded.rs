@@ -277,13 +277,13 @@ impl ForwardedQueue {
 
     /// Says that the broker sleeps: who sends next wakes it. Returns whether a frame is there
     /// already.
-    pub(crate) fn rest(&mut self) -> bool {
+    pub(crate) fn arm_wakeup(&mut self) -> bool {
         self.tx.set_needs_wakeup(true);
         self.tx.has(1) && self.completion.has_room(1)
     }
 
     /// The broker is awake; takes the words that woke it where there are any.
-    pub(crate) fn awake(&self, was_woken: bool) {
+    pub(crate) fn disarm_wakeup(&self, was_woken: bool) {
         self.tx.set_needs_wakeup(false);
         if was_woken {
             let _ = (0..WAKES_MAX).take_while(|_| self.socket.recv(&mut [0; 1]).is_ok()).count();
@@ -338,7 +338,7 @@ impl HostileClient {
     }
 
     /// Writes one value, which may be right, somewhere into a ring.
-    pub(crate) fn scribble(&mut self) {
+    pub(crate) fn corrupt(&mut self) {
         let starts = [self.at.fill, self.at.completion, self.at.rx, self.at.tx];
         let (value, start) = (self.next(), starts[self.next() as usize % 4] as u64);
         // Small numbers are indices and addresses that may be right.
@@ -543,10 +543,10 @@ mod tests {
         queue.publish();
         assert!(rings.tx.has_room(1));
         send(&mut rings, &[desc(0, 60, 0)]);
-        assert!(!queue.rest(), "its chunk could not be given back");
+        assert!(!queue.arm_wakeup(), "its chunk could not be given back");
         rings.completion.take().unwrap();
         rings.completion.give_back();
-        assert!(queue.rest());
+        assert!(queue.arm_wakeup());
     }
 
     /// Any content of the rings, changed at any time: no panic, no byte outside the umem (asserted
@@ -562,7 +562,7 @@ mod tests {
             let mut client = HostileClient::new(&end, &ORDER, cases);
             for _ in 0..2_000 {
                 match client.next() % 8 {
-                    0..5 => client.scribble(),
+                    0..5 => client.corrupt(),
                     5 => {
                         let frame = &[7; 4_000][..client.next() as usize % 4_000];
                         delivered += usize::from(queue.deliver(frame).is_ok());
@@ -576,8 +576,8 @@ mod tests {
                     }
                     _ => {
                         queue.publish();
-                        queue.rest();
-                        queue.awake(client.next() & 1 == 0);
+                        queue.arm_wakeup();
+                        queue.disarm_wakeup(client.next() & 1 == 0);
                     }
                 }
             }
@@ -597,10 +597,10 @@ mod tests {
             queue.publish();
             assert!(!rings.rx.needs_wakeup());
         }
-        assert!(!rings.tx.needs_wakeup() && !queue.rest() && rings.tx.needs_wakeup());
+        assert!(!rings.tx.needs_wakeup() && !queue.arm_wakeup() && rings.tx.needs_wakeup());
         send(&mut rings, &[desc(0, 60, 0)]);
-        assert!(queue.rest(), "a frame is there");
-        queue.awake(true);
+        assert!(queue.arm_wakeup(), "a frame is there");
+        queue.disarm_wakeup(true);
         assert!(!rings.tx.needs_wakeup());
     }
 }

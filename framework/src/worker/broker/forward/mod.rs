@@ -46,10 +46,10 @@ pub(super) use dispatch::ClientIdx;
 /// answer, too short to show in a CPU meter.
 const SPIN: Duration = Duration::from_micros(50);
 /// The longest sleep. The link is checked between two sleeps.
-const NAP: Duration = Duration::from_millis(100);
+const POLL_TIMEOUT: Duration = Duration::from_millis(100);
 /// The same while the interface has frames that it has not sent: the kernel may have refused the
 /// wake-up for them, which is then repeated.
-const NAP_IN_FLIGHT: Duration = Duration::from_micros(50);
+const POLL_TIMEOUT_IN_FLIGHT: Duration = Duration::from_micros(50);
 /// The most frames of one client in a turn, and between two looks at the others that send.
 const SENT_A_TURN: usize = 64;
 const SENT_AT_ONCE: usize = 8;
@@ -81,7 +81,7 @@ crate::drop_reasons! {
     }
 }
 
-/// The broker's message to the thread, and where the thread says that it has obeyed.
+/// The broker's message to the thread, and where the thread says that it has executed it.
 type PendingCommand = (Command, Sender<()>);
 
 enum Command {
@@ -160,7 +160,7 @@ impl Forwarder {
         self.ask(Command::SetListening { place, flow, listening });
     }
 
-    /// Returns once the thread has obeyed: what it delivers to the client later follows the
+    /// Returns once the thread has executed it: what it delivers to the client later follows the
     /// command.
     fn ask(&self, command: Command) {
         let (done, is_done) = channel();
@@ -268,7 +268,7 @@ impl<Q: Queue> Work<Q> {
         let (mut last, mut turns) = (Instant::now(), 0_u32);
         loop {
             let now = Instant::now();
-            let Some(was_told) = self.obey() else { return };
+            let Some(was_told) = self.handle_commands() else { return };
             if self.turn(now) || was_told {
                 last = now;
             } else if now.duration_since(last) >= SPIN {
@@ -286,12 +286,12 @@ impl<Q: Queue> Work<Q> {
     }
 
     /// Executes the broker's messages; `None` once the broker has ended.
-    fn obey(&mut self) -> Option<bool> {
+    fn handle_commands(&mut self) -> Option<bool> {
         let mut was_told = false;
         loop {
             match self.commands.try_recv() {
                 Ok((command, done)) => {
-                    self.obey_one(command);
+                    self.execute(command);
                     let _ = done.send(());
                 }
                 Err(std::sync::mpsc::TryRecvError::Empty) => return Some(was_told),
@@ -301,7 +301,7 @@ impl<Q: Queue> Work<Q> {
         }
     }
 
-    fn obey_one(&mut self, command: Command) {
+    fn execute(&mut self, command: Command) {
         match command {
             Command::Add { place, user, queue } => {
                 if self.clients.len() <= place {
@@ -574,11 +574,11 @@ impl<Q: Queue> Work<Q> {
     }
 
     /// The longest sleep now.
-    fn nap(&self) -> Duration {
+    fn poll_timeout(&self) -> Duration {
         match self.own.iter().any(|own| own.tx.in_flight() > 0) {
-            true => NAP_IN_FLIGHT,
+            true => POLL_TIMEOUT_IN_FLIGHT,
             false if self.pass_parked_at.is_some() => PASS_PARKED_INTERVAL,
-            false => NAP,
+            false => POLL_TIMEOUT,
         }
     }
 
@@ -586,7 +586,7 @@ impl<Q: Queue> Work<Q> {
     fn sleep(&mut self) {
         let mut has_frames = false;
         for client in self.clients.iter_mut().flatten() {
-            has_frames |= client.queue.rest();
+            has_frames |= client.queue.arm_wakeup();
         }
         if !has_frames {
             self.counters.sleeps.inc();
@@ -594,10 +594,10 @@ impl<Q: Queue> Work<Q> {
             let clients = self.clients.iter().flatten().map(|client| client.queue.fd());
             let fds: Vec<RawFd> = [self.woken.as_raw_fd()].into_iter().chain(own).chain(clients).collect();
             // A failed poll only means a turn too early.
-            let _: io::Result<_> = sys::wait(&fds, self.nap());
+            let _: io::Result<_> = sys::wait(&fds, self.poll_timeout());
             while self.woken.recv(&mut [0]).is_ok() {}
         }
-        self.clients.iter().flatten().for_each(|client| client.queue.awake(!has_frames));
+        self.clients.iter().flatten().for_each(|client| client.queue.disarm_wakeup(!has_frames));
     }
 }
 

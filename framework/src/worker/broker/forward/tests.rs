@@ -32,9 +32,9 @@ impl Rig {
         let mut work = Work::open(queues, FRAME_LEN_MAX, &block.scope("forward"), orders, woken).unwrap();
         let (queue, end) = ForwardedQueue::make(&ORDER).unwrap();
         let client = HostileClient::new(&end, &ORDER, seed);
-        work.obey_one(Command::Add { place: 0, user: 0, queue: Box::new(queue) });
-        work.obey_one(Command::SetReceiving { place: 0, receiving: true });
-        work.obey_one(Command::AddFlow { place: 0, flow: flow() });
+        work.execute(Command::Add { place: 0, user: 0, queue: Box::new(queue) });
+        work.execute(Command::SetReceiving { place: 0, receiving: true });
+        work.execute(Command::AddFlow { place: 0, flow: flow() });
         let pool = Pool::heap(256).unwrap();
         let (rx, tx) = far.take_queue(0).unwrap().open(&pool, &block.scope("far")).unwrap();
         Self { work, far: Own { rx, tx, pool }, block, client, _commands }
@@ -121,14 +121,14 @@ fn handed_over(port: u16) -> Vec<u8> {
 fn connections_that_waited_come_as_the_client_that_listens_has_room_for_them() {
     let mut rig = Rig::new(1);
     let (tcp, now) = (Flow { protocol: Protocol::TCP, ..flow() }, Instant::now());
-    rig.work.obey_one(Command::AddFlow { place: 0, flow: tcp });
+    rig.work.execute(Command::AddFlow { place: 0, flow: tcp });
     (1..=100).for_each(|port| rig.work.hand_over(0, &handed_over(port), now));
     let other = second(&mut rig);
     other.receive(0);
-    rig.work.obey_one(Command::AddFlow { place: 1, flow: tcp });
+    rig.work.execute(Command::AddFlow { place: 1, flow: tcp });
     let delivered = |rig: &Rig| rig.block.snapshot().count("forward/delivered").unwrap();
     assert_eq!(delivered(&rig), 0, "it does not receive yet");
-    rig.work.obey_one(Command::SetReceiving { place: 1, receiving: true });
+    rig.work.execute(Command::SetReceiving { place: 1, receiving: true });
     let mut later = Instant::now();
     for (taken, expected) in [(0, 64), (0, 64), (64, 100)] {
         other.receive(taken);
@@ -143,7 +143,7 @@ fn connections_that_waited_come_as_the_client_that_listens_has_room_for_them() {
 #[test]
 fn connection_that_gives_way_to_another_is_counted_and_goes_back_to_its_client() {
     let mut rig = Rig::new(1);
-    rig.work.obey_one(Command::AddFlow { place: 0, flow: Flow { protocol: Protocol::TCP, ..flow() } });
+    rig.work.execute(Command::AddFlow { place: 0, flow: Flow { protocol: Protocol::TCP, ..flow() } });
     rig.client.receive(0);
     (1..=1_026).for_each(|port| rig.work.hand_over(0, &handed_over(port), Instant::now()));
     let count = |name| rig.block.snapshot().count(name).unwrap();
@@ -154,7 +154,7 @@ fn connection_that_gives_way_to_another_is_counted_and_goes_back_to_its_client()
 /// Another client, at place 1.
 fn second(rig: &mut Rig) -> HostileClient {
     let (queue, end) = ForwardedQueue::make(&ORDER).unwrap();
-    rig.work.obey_one(Command::Add { place: 1, user: 0, queue: Box::new(queue) });
+    rig.work.execute(Command::Add { place: 1, user: 0, queue: Box::new(queue) });
     HostileClient::new(&end, &ORDER, 2)
 }
 
@@ -200,18 +200,18 @@ fn last_frames_of_a_client_are_counted_where_the_interface_stays_full() {
     let mut other = second(&mut rig);
     fill(&mut rig);
     other.send(0, &[(0, 61, 0)]);
-    rig.work.obey_one(Command::Remove { place: 1 });
+    rig.work.execute(Command::Remove { place: 1 });
     assert_eq!(rig.drops("interface_full"), 1);
 }
 
 #[test]
 fn thread_sleeps_shortly_while_the_interface_has_frames_to_send() {
     let mut rig = Rig::new(1);
-    assert_eq!(rig.work.nap(), NAP);
+    assert_eq!(rig.work.poll_timeout(), POLL_TIMEOUT);
     // A long one stays in its buffer until the far end has it.
     rig.client.send(0, &[(0, 1_500, 0)]);
     rig.work.turn(Instant::now());
-    assert_eq!(rig.work.nap(), NAP_IN_FLIGHT);
+    assert_eq!(rig.work.poll_timeout(), POLL_TIMEOUT_IN_FLIGHT);
 }
 
 /// What was taken is on the wire or dropped by name, whatever the rings hold.
@@ -223,7 +223,7 @@ fn random_rings_put_whole_frames_on_the_wire_or_none() {
         cases += 1;
         let mut rig = Rig::new(cases);
         for _ in 0..600 {
-            (0..1 + rig.client.next() % 6).for_each(|_| rig.client.scribble());
+            (0..1 + rig.client.next() % 6).for_each(|_| rig.client.corrupt());
             match rig.client.next() % 8 {
                 0..3 => rig.client.send_chains(),
                 3 => rig.arrive(),
@@ -235,9 +235,9 @@ fn random_rings_put_whole_frames_on_the_wire_or_none() {
             assert!(rig.work.own[0].pool.drops_without_reason() == 0 && rig.far.pool.drops_without_reason() == 0);
         }
         // Its queue is taken from it, and the next client at its place is served.
-        rig.work.obey_one(Command::Remove { place: 0 });
+        rig.work.execute(Command::Remove { place: 0 });
         let (queue, end) = ForwardedQueue::make(&ORDER).unwrap();
-        rig.work.obey_one(Command::Add { place: 0, user: 0, queue: Box::new(queue) });
+        rig.work.execute(Command::Add { place: 0, user: 0, queue: Box::new(queue) });
         HostileClient::new(&end, &ORDER, 1).send(0, &[(0, 60, 0)]);
         assert!(rig.turn().contains(&60));
     }

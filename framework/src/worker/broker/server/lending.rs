@@ -99,13 +99,13 @@ impl Broker {
         let mut candidates = self.clients.candidates(id, Stock { interface, queues: self.queues, more: &more })?;
         // One that can be lent at once is the first.
         candidates.sort_by_key(|queue| self.ended.has_queue(*queue));
-        let is_free = !self.clients.is_withheld(candidates[0]) && !self.ended.has_queue(candidates[0]);
+        let is_free = !self.clients.was_refused_by_kernel(candidates[0]) && !self.ended.has_queue(candidates[0]);
         let queue = candidates[if is_free { 0 } else { waiting.tries % candidates.len() }];
         if self.ended.has_queue(queue) {
             return Ok(None);
         }
         let busy = |error: DeviceError| Refusal::new(libc::EBUSY, error.to_string());
-        if self.clients.is_withheld(queue) {
+        if self.clients.was_refused_by_kernel(queue) {
             if self.device.is_free(queue, &waiting.order).map_err(busy)? {
                 // For the next try: a moment passes until the kernel frees it of the asking socket.
                 self.clients.regain(queue);

@@ -62,9 +62,9 @@ impl Broker {
                     return false;
                 }
                 let there = at_port_of(&held.flow);
-                let was_unheld = held.is_unheld;
-                held.is_unheld = owners::is_unheld(&held.flow, held.uid, there);
-                (was_unheld && held.is_unheld) || owners::is_lost(&held.flow, held.uid, there)
+                let had_no_socket = held.has_no_socket;
+                held.has_no_socket = owners::has_no_socket(&held.flow, held.uid, there);
+                (had_no_socket && held.has_no_socket) || owners::is_lost(&held.flow, held.uid, there)
             };
             let lost = self.flows.remove_all(is_over).into_iter().map(|held| {
                 let reason = match owners::is_lost(&held.flow, held.uid, at_port_of(&held.flow)) {
