@@ -54,7 +54,8 @@ impl Interface {
     }
 
     /// The interface of a ConnectX by any of its names: its own, that of its verbs device
-    /// (`mlx5_0`), or its slot (`3b:00.0`). One that is not found is `name`, for an error to say so.
+    /// (`mlx5_0`), or its slot (`3b:00.0`). One that is not found is `name`, for an error to say
+    /// so.
     pub(crate) fn of_connectx(root: &Root, name: &str) -> String {
         let slot = if name.matches(':').count() == 1 { format!("0000:{name}") } else { name.to_owned() };
         let is_it = |interface: &Self| interface.rdma.as_deref() == Some(name) || interface.pci.as_ref() == Some(&slot);

@@ -1,8 +1,8 @@
 //! A broker that is there again. With its end the frames of the program came no more: connections
-//! have ended with `ENETDOWN`, and for datagram sockets and listeners the kernel has received since,
-//! by their twins. The next broker has never heard of this program. So the program's calls look for
-//! it now and then, and where it answers each engine is opened anew, and takes its datagram sockets
-//! and listeners up again.
+//! have ended with `ENETDOWN`, and for datagram sockets and listeners the kernel has received
+//! since, by their twins. The next broker has never heard of this program. So the program's calls
+//! look for it now and then, and where it answers each engine is opened anew, and takes its
+//! datagram sockets and listeners up again.
 //!
 //! An engine waits for that until the program has closed the connections that have ended, because
 //! their descriptors name them, has read what came by the old queue, and has no thread that sleeps

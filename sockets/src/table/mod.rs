@@ -171,8 +171,8 @@ impl Sockets {
         self.system = system;
     }
 
-    /// New sockets are numbered from this generation on, so that the numbers of another stack's name
-    /// none of them. To be called before the first one.
+    /// New sockets are numbered from this generation on, so that the numbers of another stack's
+    /// name none of them. To be called before the first one.
     pub fn number_from(&mut self, generation: u32) {
         self.first_generation = generation;
     }

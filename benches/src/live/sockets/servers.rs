@@ -212,8 +212,8 @@ fn nginx_by_a_broker(core: usize) -> Result<f64, String> {
     let configuration = nginx_configuration(&folder, HTTP_PORT, "worker_processes 2;")?;
     let socket = path(&folder, "broker");
     beside_broker(&pair, core, Path::new(&socket), || {
-        // A variable of the `env` that brings the library. A second `env` would be under the library
-        // without the broker: it would try to open the interface itself, and end.
+        // A variable of the `env` that brings the library. A second `env` would be under the
+        // library without the broker: it would try to open the interface itself, and end.
         let line = [&format!("WIREPATH_BROKER={socket}"), "nginx", "-c", &configuration];
         let _server = Server::start(&pair, Side::Ours, HTTP_PORT, &line)?;
         wrk(&pair)

@@ -66,8 +66,8 @@ impl OwnObjects {
     }
 
     /// The next event, if one is pending and no object is being destroyed: that may take for ever,
-    /// and nobody is to wait for it. One about an object of another process is of a kind that nobody
-    /// knows, and about the device.
+    /// and nobody is to wait for it. One about an object of another process is of a kind that
+    /// nobody knows, and about the device.
     pub(super) fn next_event(&self, fd: BorrowedFd<'_>, verbs: &Verbs) -> Result<Option<AsyncEvent>, VerbsError> {
         let Some(mut objects) = self.objects_if_free() else { return Ok(None) };
         let mut record = [0u8; RECORD_LEN];

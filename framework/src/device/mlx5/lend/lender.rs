@@ -339,8 +339,8 @@ impl NicClient {
     /// have put a queue of its own in the place of ours, whose notifications nobody acknowledges.
     /// Until then the packet buffers count for its user.
     fn destroy_beside(self) {
-        // Without a thread the objects stay until the broker ends: they are reset, and no rule leads
-        // to them.
+        // Without a thread the objects stay until the broker ends: they are reset, and no rule
+        // leads to them.
         let client = ManuallyDrop::new(self);
         let _ = thread::Builder::new().name("lent queue".into()).spawn(|| ManuallyDrop::into_inner(client).destroy());
     }
