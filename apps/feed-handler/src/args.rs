@@ -94,7 +94,7 @@ pub struct ReplayArgs {
     /// The capture; with --format itch50-file a file of messages.
     pub(crate) file: PathBuf,
     /// The format of the file: mold-itch50, iex-tops, iex-deep, cboe-pitch, cme-mdp3,
-    /// nyse-pillar, memx-depth, b3-umdf or itch50-file.
+    /// nyse-pillar, memx-depth, b3-umdf, eurex-eobi or itch50-file.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
     /// A file with channels, sizes and policies; flags override it.

@@ -6,9 +6,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use market::b3_umdf::B3Umdf as B3UmdfCodec;
+use market::eobi::Eobi;
 use market::framing::Framing;
 use market::framing::b3_umdf::B3Packet;
 use market::framing::cboe_unit::CboeUnit;
+use market::framing::eobi::EobiPacket;
 use market::framing::iex_tp::{IexHeader, IexTp};
 use market::framing::mdp3::Mdp3Packet;
 use market::framing::memx_udp::MemxUdp;
@@ -21,7 +23,7 @@ use market::mdp3::Mdp3;
 use market::memx::MemoirDepth;
 use market::pillar::Pillar;
 use market::pitch::Pitch;
-use market::{Books, Capacity, Decoder, DepthBooks, LevelBooks, NumberedBooks, OrderBooks, Quotes};
+use market::{Books, Capacity, Decoder, DepthBooks, LevelBooks, NumberedBooks, Numbers, OfChannel, OrderBooks, Quotes};
 
 use crate::feed::{FeedLoops, Loops, NoLoops};
 use crate::values::CapacityPlan;
@@ -32,7 +34,7 @@ macro_rules! with_protocol {
         with_protocol!(@ $format, $P => $body;
             MoldItch50 | Itch50File = MoldItch50, IexTops = IexTops, IexDeep = IexDeep, CboePitch = CboePitch,
             CmeMdp3 = CmeMdp3, NysePillar = NysePillar, MemxDepth = MemxDepth,
-            B3Umdf = B3Umdf)
+            B3Umdf = B3Umdf, EurexEobi = EurexEobi)
     };
     (@ $format:expr, $P:ident => $body:expr; $($($name:ident)|+ = $protocol:ident),+) => {
         match $format {
@@ -66,13 +68,15 @@ pub enum Format {
     MemxDepth,
     /// B3's binary UMDF, market by order: incremental feeds, snapshots and definitions.
     B3Umdf,
+    /// T7's Enhanced Order Book Interface, of Eurex and Xetra: incremental feeds and snapshots.
+    EurexEobi,
     /// A plain file of ITCH 5.0 messages, two bytes of length before each.
     Itch50File,
 }
 
 impl Format {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::MoldItch50,
         Self::IexTops,
         Self::IexDeep,
@@ -81,6 +85,7 @@ impl Format {
         Self::NysePillar,
         Self::MemxDepth,
         Self::B3Umdf,
+        Self::EurexEobi,
         Self::Itch50File,
     ];
 
@@ -95,6 +100,7 @@ impl Format {
             Self::NysePillar => "nyse-pillar",
             Self::MemxDepth => "memx-depth",
             Self::B3Umdf => "b3-umdf",
+            Self::EurexEobi => "eurex-eobi",
             Self::Itch50File => "itch50-file",
         }
     }
@@ -110,11 +116,11 @@ impl Format {
     }
 
     /// The largest channel number that the format's packet header can hold (IEX's channel ID, the
-    /// unit of Cboe, B3's channel); `None` where the header has no such field.
+    /// unit of Cboe, B3's channel, the product of T7); `None` where the header has no such field.
     pub(crate) const fn channel_number_max(self) -> Option<u32> {
         match self {
             Self::MoldItch50 | Self::Itch50File | Self::CmeMdp3 | Self::NysePillar | Self::MemxDepth => None,
-            Self::IexTops | Self::IexDeep => Some(u32::MAX),
+            Self::IexTops | Self::IexDeep | Self::EurexEobi => Some(u32::MAX),
             Self::CboePitch | Self::B3Umdf => Some(u8::MAX as u32),
         }
     }
@@ -127,6 +133,10 @@ impl Format {
             Self::CmeMdp3 => with_name(kind, market::mdp3::name(kind)),
             Self::MemxDepth => with_name(kind, market::memx::name(kind)),
             Self::B3Umdf => with_name(kind, market::b3_umdf::name(kind)),
+            Self::EurexEobi => {
+                let name = market::eobi::name(kind);
+                name.map_or_else(|| "other".to_owned(), |name| format!("{} {name}", market::eobi::template(kind)))
+            }
             Self::NysePillar => kind.to_string(),
             _ => kind.escape_ascii().to_string(),
         }
@@ -226,7 +236,7 @@ impl AllocatedBooks for DepthBooks {
     }
 }
 
-impl AllocatedBooks for NumberedBooks {
+impl<N: Numbers> AllocatedBooks for NumberedBooks<N> {
     fn allocate(capacity: Capacity) -> Self {
         Self::new(capacity)
     }
@@ -278,6 +288,10 @@ pub enum MemxDepth {}
 /// See [`Format::B3Umdf`].
 #[derive(Debug)]
 pub enum B3Umdf {}
+
+/// See [`Format::EurexEobi`].
+#[derive(Debug)]
+pub enum EurexEobi {}
 
 impl Protocol for MoldItch50 {
     type Framing = MoldUdp64;
@@ -402,5 +416,20 @@ impl Protocol for B3Umdf {
     /// One channel of some ten, with options: 40 MB.
     fn capacity() -> Capacity {
         Capacity { books: 32_768, orders: 1 << 18, levels: 1 << 17 }
+    }
+}
+
+impl Protocol for EurexEobi {
+    type Framing = EobiPacket;
+    type Codec = Eobi;
+    type Books = NumberedBooks<OfChannel>;
+    type Loops = FeedLoops<Eobi>;
+    const FORMAT: Format = Format::EurexEobi;
+    /// A product has the same number on its incremental group and on its snapshots'.
+    const HAS_SESSIONS: bool = false;
+
+    /// One product, which may be options on an index or on a share: 18 MB.
+    fn capacity() -> Capacity {
+        Capacity { books: 16_384, orders: 1 << 16, levels: 1 << 15 }
     }
 }

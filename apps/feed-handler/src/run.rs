@@ -21,8 +21,8 @@ use crate::event::Event;
 use crate::expose::Exposure;
 use crate::feed::{ArrivalClock, Feed, FeedConfig, FeedTally, MixedFeed, Sampler, WorkerFeed};
 use crate::format::{
-    AllocatedBooks, B3Umdf, CboePitch, CmeMdp3, IexDeep, IexTops, MemxDepth, MoldItch50, NysePillar, Protocol,
-    with_protocol,
+    AllocatedBooks, B3Umdf, CboePitch, CmeMdp3, EurexEobi, IexDeep, IexTops, MemxDepth, MoldItch50, NysePillar,
+    Protocol, with_protocol,
 };
 use crate::plan::{FeedPlan, RunPlan};
 use crate::recovery::{self, RecoveryPlan, RecoveryThread};
@@ -329,6 +329,7 @@ pub(crate) trait Nodes<S>:
     + Node<Feed<NysePillar, S>>
     + Node<Feed<MemxDepth, S>>
     + Node<Feed<B3Umdf, S>>
+    + Node<Feed<EurexEobi, S>>
     + Node<MixedFeed>
 {
 }
@@ -342,6 +343,7 @@ impl<S, N> Nodes<S> for N where
         + Node<Feed<NysePillar, S>>
         + Node<Feed<MemxDepth, S>>
         + Node<Feed<B3Umdf, S>>
+        + Node<Feed<EurexEobi, S>>
         + Node<MixedFeed>
 {
 }

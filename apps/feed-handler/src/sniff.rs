@@ -52,7 +52,7 @@ struct CaptureContents {
 }
 
 /// The formats that captures hold, in the order of [`CaptureContents::decodes`].
-const CAPTURED: [Format; 8] = [
+const CAPTURED: [Format; 9] = [
     Format::MoldItch50,
     Format::IexTops,
     Format::IexDeep,
@@ -61,6 +61,7 @@ const CAPTURED: [Format; 8] = [
     Format::NysePillar,
     Format::MemxDepth,
     Format::B3Umdf,
+    Format::EurexEobi,
 ];
 
 /// Refuses a plan whose file is plainly of another format, before anything starts. In doubt it

@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may unwrap: a panic is the report")]
 
 use market::b3_umdf::B3Umdf;
+use market::eobi::Eobi;
 use market::framing::b3_umdf::{B3Header, B3Packet};
 use market::framing::cboe_unit::CboeUnit;
+use market::framing::eobi::{EobiBody, EobiHeader, EobiPacket};
 use market::framing::iex_tp::IexTp;
 use market::framing::memx_udp::{MemxHeader, MemxUdp};
 use market::framing::mold_udp64::MoldUdp64;
@@ -16,7 +18,8 @@ use market::memx::MemoirDepth;
 use market::pillar::Pillar;
 use market::pitch::Pitch;
 use market::{
-    Action, Books, Capacity, Decoder, LevelBooks, MessageCounts, NumberedBooks, OrderBooks, Policy, Quotes, Sequence,
+    Action, Books, Capacity, Decoder, LevelBooks, MessageCounts, NumberedBooks, OfChannel, OrderBooks, Policy, Quotes,
+    Sequence,
 };
 use proptest::prelude::*;
 
@@ -29,6 +32,7 @@ fn known(feed: &str) -> &'static [(u8, usize)] {
         "pillar" => market::pillar::LENGTHS,
         "memoir_depth" => MEMOIR_DEPTH,
         "b3_umdf" => B3_UMDF,
+        "eobi" => EOBI,
         _ => market::pitch::Message::LENGTHS,
     }
 }
@@ -48,6 +52,24 @@ const MEMOIR_DEPTH: &[(u8, usize)] = &[
     (16, 48),
     (18, 16),
     (100, 22),
+];
+
+/// Types of T7's EOBI and the lengths of their messages.
+const EOBI: &[(u8, usize)] = &[
+    (0x10, 56),
+    (0x11, 88),
+    (0x12, 64),
+    (0x13, 24),
+    (0x14, 56),
+    (0x15, 56),
+    (0x16, 72),
+    (0x21, 56),
+    (0x22, 104),
+    (0x32, 32),
+    (0x40, 80),
+    (0x60, 24),
+    (0x61, 64),
+    (0x62, 40),
 ];
 
 /// Templates of B3's UMDF that books are built from, and the lengths of their blocks and headers.
@@ -138,7 +160,7 @@ fn check<F: Framing, C: Decoder + Default>(
             }
         }
     }
-    prop_assert_eq!(counts.total(), messages.len() as u64);
+    prop_assert_eq!(counts.total(), messages.len() as u64 + u64::from(F::HEADER_IS_MESSAGE));
     prop_assert_eq!(sequence.counts().delivered, if F::NUMBERS_PACKETS { 1 } else { messages.len() as u64 });
     Ok(())
 }
@@ -174,6 +196,25 @@ proptest! {
         let mut umdf = messages.iter().cloned().map(|m| with_head(message(m, "b3_umdf", 0))).collect::<Vec<_>>();
         // A packet has a message at least.
         umdf.push(vec![0; 8]);
-        check::<B3Packet, B3Umdf>(b3, &umdf, NumberedBooks::new(capacity))?;
+        check::<B3Packet, B3Umdf>(b3, &umdf, <NumberedBooks>::new(capacity))?;
+        let eobi = EobiHeader {
+            packet: 1,
+            product: 1,
+            partition: 1,
+            is_complete: true,
+            is_reset: false,
+            sent_ns: 9,
+            body: EobiBody::default(),
+        };
+        let with_head = |(idx, mut message): (u32, Vec<u8>)| {
+            message.resize(message.len().max(8), 0);
+            let template = market::eobi::template(message[0]).to_le_bytes();
+            message.splice(0..8, [&(message.len() as u16).to_le_bytes(), &template[..], &(idx + 1).to_le_bytes()].concat());
+            message
+        };
+        let mut numbered = messages.iter().cloned().map(|m| message(m, "eobi", 0)).collect::<Vec<_>>();
+        numbered.push(vec![0; 8]);
+        let numbered = (0..).zip(numbered).map(with_head).collect::<Vec<_>>();
+        check::<EobiPacket, Eobi>(eobi, &numbered, NumberedBooks::<OfChannel>::new(capacity))?;
     }
 }

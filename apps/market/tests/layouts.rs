@@ -34,6 +34,12 @@ const LAYOUTS: &[(&str, &str, &str, Walk)] = &[
         "The messages of B3's binary UMDF that are decoded here.",
         market::b3_umdf::layout::walk,
     ),
+    (
+        "eurex-eobi",
+        "src/eobi/layout.rs",
+        "The messages of T7's Enhanced Order Book Interface that are read here.",
+        market::eobi::layout::walk,
+    ),
 ];
 
 fn schema(name: &str) -> Schema {

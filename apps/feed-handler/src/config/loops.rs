@@ -48,7 +48,7 @@ impl LoopLineSection {
 
 /// The loops, checked against the format of their channel.
 pub(super) fn plan(section: &Spanned<LoopsSection>, format: Format) -> Result<LoopPlan, ConfigProblem> {
-    if !matches!(format, Format::CmeMdp3 | Format::B3Umdf) {
+    if !matches!(format, Format::CmeMdp3 | Format::B3Umdf | Format::EurexEobi) {
         let what = format!("{format} has no loops of snapshots: leave this out");
         return Err(ConfigProblem::new(section.span(), what));
     }

@@ -228,6 +228,8 @@ pub struct Feed<P: Protocol, S = ()> {
     link: Option<WorkerEnd<P::Books>>,
     /// When the worker looks again for what to ask of it.
     recovery_due_ns: u64,
+    /// By set: whether a channel of it wants snapshots.
+    wanting: Vec<bool>,
     /// Books that an image replaced, until the ring to the thread has room.
     replaced: Option<Box<P::Books>>,
 }
@@ -265,6 +267,7 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
             drops: scope.drops(),
             link: None,
             recovery_due_ns: 0,
+            wanting: vec![false; config.sets.len()],
             replaced: None,
             config: FeedConfig { learned_max, ..config },
         };
@@ -569,10 +572,22 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
         {
             self.replaced = Some(books);
         }
+        self.note_wanting();
         for idx in 0..self.channels.len() {
             self.ask(idx, now_ns, &mut link);
         }
         self.link = Some(link);
+    }
+
+    /// The channels of a set share its loops.
+    fn note_wanting(&mut self) {
+        self.wanting.fill(false);
+        for channel in &self.channels {
+            let loops = channel.recovery.as_ref().and_then(|recovery| recovery.loops.as_ref());
+            if let (Some(loops), Some(wanting)) = (loops, self.wanting.get_mut(usize::from(channel.key.set))) {
+                *wanting |= loops.machine.wants_snapshots();
+            }
+        }
     }
 
     fn take_answer(&mut self, answer: Answer<P::Books>, now_ns: u64) {
@@ -641,7 +656,8 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
         }
         let Some(recovery) = &mut channel.recovery else { return };
         if let Some(loops) = &mut recovery.loops {
-            ask_for_loops(set, loops, link, &self.counters);
+            let are_wanted = self.wanting.get(usize::from(set)).is_some_and(|&is_wanting| is_wanting);
+            ask_for_loops((set, are_wanted), loops, link, &self.counters);
         }
         let Some(image) = &mut recovery.image else { return };
         if let Some(request) = image.poll(now_ns) {
@@ -672,13 +688,12 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
 
 /// Tells the thread which loops are of use, where that has changed. What the ring has no room for
 /// is told in a later turn.
-fn ask_for_loops<B: Books + Send, L: Loops<B>>(
-    set: u16,
+fn ask_for_loops<B: Books + Send, L>(
+    (set, are_wanted): (u16, bool),
     loops: &mut ChannelLoops<L>,
     link: &mut WorkerEnd<B>,
     counters: &FeedCounters,
 ) {
-    let are_wanted = loops.machine.wants_snapshots();
     if are_wanted != loops.are_snapshots_asked_for {
         let is_told = link.commands.push(Command::Snapshots { set, are_wanted }).is_ok();
         loops.are_snapshots_asked_for ^= is_told;

@@ -28,7 +28,7 @@ pub(super) struct Channel<P: Protocol, S> {
     /// Messages in packets that should have waited, but no buffer was free for them.
     pub(super) not_kept: u64,
     /// Messages that the decoder was given. More than were delivered where the sequence numbers
-    /// packets.
+    /// packets, or headers are messages.
     built: u64,
     /// Where servers are configured for it.
     pub(super) recovery: Option<ChannelRecovery<P::Loops>>,
@@ -140,7 +140,8 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
 
     /// Messages by the numbers of the decoder: those that it was given of what was delivered.
     pub(super) fn delivered(&self) -> u64 {
-        if P::Framing::NUMBERS_PACKETS { self.built } else { self.arbiter.counts().delivered }
+        let counts_others = P::Framing::NUMBERS_PACKETS || P::Framing::HEADER_IS_MESSAGE;
+        if counts_others { self.built } else { self.arbiter.counts().delivered }
     }
 
     #[inline]
@@ -272,8 +273,9 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
         let Some(loops) = self.recovery.as_mut().and_then(|recovery| recovery.loops.as_mut()) else { return };
         let BookBuilder { books, sink, .. } = &mut self.builder;
         sink.packet(now_ns);
+        let number = P::Framing::loop_header(&packet.raw).seq;
         for message in packet.messages() {
-            loops.machine.take(packet.header.seq, message, books, sink);
+            loops.machine.take(number, message, books, sink);
         }
         let tally = loops.machine.tally();
         counters.count_loops(&core::mem::replace(&mut loops.counted, tally), &tally);

@@ -108,7 +108,7 @@ impl JoinedLoop {
                 continue;
             };
             let before = *self.merged.counts();
-            let passes = self.merged.offer(Line(idx), &packet.header, &bytes[..len], now_ns);
+            let passes = self.merged.offer(Line(idx), &F::loop_header(&packet.raw), &bytes[..len], now_ns);
             counters.duplicates.add(self.merged.counts().duplicates - before.duplicates);
             counters.unconfirmed.add(self.merged.counts().unconfirmed - before.unconfirmed);
             if passes {

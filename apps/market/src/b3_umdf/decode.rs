@@ -10,21 +10,14 @@ use super::layout::{
 };
 use crate::codec::{Decoder, MessageCounts, MessageError};
 use crate::event::{self, DepthAction, Event, Liquidity};
+use crate::loops::OpenSnapshot;
 use crate::sbe::{MessageHead, SbeError, kind_of};
 use crate::units::{Locate, OrderRef, Price, Price9, Side, Symbol};
 
 /// The decoder of all feeds of a channel. Its state is how much of a snapshot is still to come.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct B3Umdf {
-    snapshot: Option<Incomplete>,
-}
-
-/// A snapshot that has begun.
-#[derive(Clone, Copy, Debug)]
-struct Incomplete {
-    security_id: u64,
-    /// Orders that are still to come.
-    left: u32,
+    snapshot: Option<OpenSnapshot>,
 }
 
 /// The reference of an order in events: B3's number of it (SecondaryOrderID, which changes with its
@@ -325,20 +318,16 @@ impl B3Umdf {
         each: &mut impl FnMut(&Event),
     ) -> Result<(), SbeError> {
         let m = SnapshotHeader::parse(head, body)?.root;
-        let (security_id, at_ns) = (m.security_id.get(), 0);
-        let symbol = Symbol::from_number(security_id);
-        each(&Event::OrderSnapshot(event::Snapshot {
+        let snapshot = event::Snapshot {
             rpt_seq: m.last_rpt_seq().unwrap_or(0),
-            at_ns,
-            symbol,
+            at_ns: 0,
+            symbol: Symbol::from_number(m.security_id.get()),
             last_seq: m.last_seq.get().into(),
             total: m.reports_total.get(),
             part: 1,
             parts: 1,
-        }));
-        each(&Event::BookReset(event::BookReset { rpt_seq: 0, at_ns, symbol }));
-        self.snapshot = Some(Incomplete { security_id, left: m.bids.get().saturating_add(m.offers.get()) });
-        self.end_snapshot(each);
+        };
+        self.snapshot = OpenSnapshot::begin(snapshot, m.bids.get().saturating_add(m.offers.get()), each);
         Ok(())
     }
 
@@ -350,11 +339,12 @@ impl B3Umdf {
     ) -> Result<(), SbeError> {
         let message = SnapshotOrders::parse(head, body)?;
         let security_id = message.root.security_id.get();
-        if self.snapshot.is_none_or(|snapshot| snapshot.security_id != security_id) {
+        let symbol = Symbol::from_number(security_id);
+        let Some(snapshot) = self.snapshot.filter(|snapshot| snapshot.symbol() == symbol) else {
             // Of none that has begun.
             each(&without_books(head.template, 0));
             return Ok(());
-        }
+        };
         let count = message.entries.len() as u32;
         for entry in message.entries {
             let (Some(side), Some(price)) = (side(entry.entry_type), entry.price()) else { continue };
@@ -365,24 +355,11 @@ impl B3Umdf {
                 at_ns: 0,
                 order: order_ref(security_id, entry.order_id.get()),
                 price: Price(price),
-                symbol: Symbol::from_number(security_id),
+                symbol,
             }));
         }
-        if let Some(snapshot) = &mut self.snapshot {
-            snapshot.left = snapshot.left.saturating_sub(count);
-        }
-        self.end_snapshot(each);
+        self.snapshot = snapshot.behind(count, each);
         Ok(())
-    }
-
-    /// A snapshot ends with its last order.
-    fn end_snapshot(&mut self, each: &mut impl FnMut(&Event)) {
-        if let Some(Incomplete { security_id, left: 0 }) = self.snapshot {
-            self.snapshot = None;
-            each(&Event::SnapshotEnd(event::SnapshotEnd { at_ns: 0, symbol: Symbol::from_number(security_id) }));
-            // A snapshot is consistent by itself.
-            each(&Event::EndOfEvent(event::EndOfEvent { at_ns: 0 }));
-        }
     }
 }
 

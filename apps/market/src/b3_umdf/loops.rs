@@ -11,7 +11,7 @@ impl LoopFeed for B3Umdf {
     /// Some 75,000 orders of one instrument.
     const SNAPSHOT_LEN_MAX: usize = 4 << 20;
 
-    fn part(message: &[u8], by_order: bool) -> SnapshotPart {
+    fn part(&mut self, _packet: u64, message: &[u8], by_order: bool) -> SnapshotPart {
         if by_order { part(message).unwrap_or(SnapshotPart::Other) } else { SnapshotPart::Other }
     }
 
@@ -41,7 +41,7 @@ fn part(message: &[u8]) -> Option<SnapshotPart> {
                 symbol: Symbol::from_number(root.security_id.get()),
                 last_seq: root.last_seq.get().into(),
                 session: root.last_sequence_version().map(|version| Session(version.into())),
-                total: root.reports_total.get(),
+                total: Some(root.reports_total.get()),
                 orders: root.bids.get().saturating_add(root.offers.get()),
                 is_last_part: true,
             }))

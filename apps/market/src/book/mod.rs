@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Add Execute Cancel Delete Replace Modify ──> OrderBooks   orders ─> price levels ─> top      ITCH, PITCH
-//!   the same, and Numbered ──> NumberedBooks   one by one: top at an event's end             UMDF
+//!   the same, and Numbered ──> NumberedBooks   one by one: top at an event's end             UMDF, EOBI
 //!   PriceLevel ────────────────────────────────> LevelBooks   price levels ─> top when complete  DEEP
 //!   Depth ─────────────────────────────────────> DepthBooks   positions ─> top at an event's end MDP 3.0
 //!   Quote ─────────────────────────────────────> Quotes       top                                TOPS
@@ -37,7 +37,7 @@ mod symbols;
 
 pub use depth_books::{DEPTH_MAX, DepthBooks, DepthCounts, DepthLevel, DepthTop};
 pub use level_books::LevelBooks;
-pub use numbered_books::{NumberedBooks, NumberedCounts};
+pub use numbered_books::{NumberedBooks, NumberedCounts, Numbers, OfChannel, OfInstrument};
 pub use numbering::Trust;
 pub use order_books::{Capacity, OrderBooks};
 pub use prefetch::prefetch;

@@ -82,6 +82,24 @@ impl Numbering {
         self.take(number, ChannelState { losses: self.losses, ..channel })
     }
 
+    /// The same, of a venue that numbers the messages of all instruments together: which of them are
+    /// missing the channel knows, and a book with a loss stays unconfirmed.
+    #[inline]
+    pub(super) fn take_of_channel(&mut self, number: u32, channel: ChannelState) -> Place {
+        match self.state {
+            State::New if self.losses == channel.losses => self.state = State::Whole,
+            State::New => {
+                // What rested before was never told.
+                (self.last, self.state) = (number, State::Stale);
+                return Place::Behind(0);
+            }
+            _ if number <= self.last => return Place::Old,
+            _ => {}
+        }
+        self.last = number;
+        Place::Next
+    }
+
     #[cold]
     fn take_other(&mut self, number: u32, channel: ChannelState) -> Place {
         let is_first = self.state == State::New;

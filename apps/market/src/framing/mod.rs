@@ -6,8 +6,8 @@
 //! ```
 //!
 //! [`Framing`] is the common trait of all: MoldUDP64, IEX-TP, the Cboe sequenced unit, CME's MDP
-//! 3.0 packet, NYSE's XDP packet, MEMX-UDP, B3's UMDF packet, and the length-prefixed file. A
-//! packet whose counts and lengths disagree with its size is refused whole with a [`FramingError`],
+//! 3.0 packet, NYSE's XDP packet, MEMX-UDP, B3's UMDF packet, T7's EOBI packet, and the
+//! length-prefixed file. A packet whose counts and lengths disagree with its size is refused whole with a [`FramingError`],
 //! so a consumer never sees the first half of a bad packet. Nothing is copied or allocated.
 
 use core::fmt;
@@ -15,6 +15,7 @@ use core::marker::PhantomData;
 
 pub mod b3_umdf;
 pub mod cboe_unit;
+pub mod eobi;
 pub mod iex_tp;
 pub mod itch_file;
 pub mod mdp3;
@@ -40,6 +41,9 @@ pub trait Framing: Sized {
     /// Whether the sequence numbers packets and not messages: then the header's count is 1, and the
     /// packet has as many messages as its bytes hold.
     const NUMBERS_PACKETS: bool = false;
+    /// Whether the header is a message too. It comes behind the others, with the number of the
+    /// last, because it says whether the venue's event is over.
+    const HEADER_IS_MESSAGE: bool = false;
     /// Longest packet in bytes: the largest UDP datagram over IPv4 without options.
     const PACKET_LEN_MAX: usize = 65_507;
 
@@ -49,6 +53,11 @@ pub trait Framing: Sized {
 
     /// The header in the terms that all framings share.
     fn header(raw: &Self::Raw) -> Header;
+
+    /// The header of a packet of a loop (snapshots, definitions), where other numbers count there.
+    fn loop_header(raw: &Self::Raw) -> Header {
+        Self::header(raw)
+    }
 
     /// Splits the first message off `blocks`: the message and the rest. `None` where the length
     /// does not fit.
@@ -68,7 +77,8 @@ pub trait Framing: Sized {
         let (raw, blocks) = Self::parse_raw(packet)?;
         let header = Self::header(&raw);
         let (mut rest, mut idx) = (blocks, 0);
-        while if Self::NUMBERS_PACKETS { !rest.is_empty() } else { idx < header.count } {
+        let takes_all = Self::NUMBERS_PACKETS || Self::HEADER_IS_MESSAGE;
+        while if takes_all { !rest.is_empty() } else { idx < header.count } {
             let Some((_, behind)) = Self::split(rest) else { return Err(FramingError::MessageOverrun { idx }) };
             rest = behind;
             idx += 1;
@@ -76,7 +86,8 @@ pub trait Framing: Sized {
         if !rest.is_empty() {
             return Err(FramingError::TrailingBytes { len: rest.len() });
         }
-        Ok(Packet { raw, header, blocks, count: idx })
+        let trailer = if Self::HEADER_IS_MESSAGE { &packet[..Self::HEADER_LEN] } else { &[] };
+        Ok(Packet { raw, header, blocks, count: idx, trailer })
     }
 }
 
@@ -135,12 +146,16 @@ pub struct Packet<'a, F: Framing> {
     pub header: Header,
     blocks: &'a [u8],
     count: u32,
+    /// The header, where it is a message.
+    trailer: &'a [u8],
 }
 
 impl<'a, F: Framing> Packet<'a, F> {
-    /// The messages in order, exactly `header.count` of them where the sequence numbers messages.
+    /// The messages in order: where the sequence numbers messages, `header.count` of them, and then
+    /// the header where that is one.
     pub fn messages(&self) -> Messages<'a, F> {
-        Messages { blocks: self.blocks, count: self.count, framing: PhantomData }
+        let Self { blocks, count, trailer, .. } = *self;
+        Messages { blocks, count, trailer, framing: PhantomData }
     }
 
     /// The messages but the first `skip`, each with its number: 0 where they have none, and that of
@@ -149,7 +164,9 @@ impl<'a, F: Framing> Packet<'a, F> {
     pub fn numbered(&self, skip: u32) -> impl Iterator<Item = (u64, &'a [u8])> + use<'a, F> {
         let first = self.header.seq;
         let step = u64::from(first > 0 && !F::NUMBERS_PACKETS);
-        (0..).zip(self.messages()).skip(skip as usize).map(move |(idx, message)| (first + step * idx, message))
+        let last = u64::from(self.count.saturating_sub(1));
+        let place = move |idx: u64| if F::HEADER_IS_MESSAGE { idx.min(last) } else { idx };
+        (0..).zip(self.messages()).skip(skip as usize).map(move |(idx, message)| (first + step * place(idx), message))
     }
 }
 
@@ -158,6 +175,8 @@ impl<'a, F: Framing> Packet<'a, F> {
 pub struct Messages<'a, F> {
     blocks: &'a [u8],
     count: u32,
+    /// What is still to come behind them.
+    trailer: &'a [u8],
     framing: PhantomData<F>,
 }
 
@@ -167,7 +186,8 @@ impl<'a, F: Framing> Iterator for Messages<'a, F> {
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
         if self.count == 0 {
-            return None;
+            let trailer = if F::HEADER_IS_MESSAGE { core::mem::take(&mut self.trailer) } else { &[] };
+            return (!trailer.is_empty()).then_some(trailer);
         }
         let (message, behind) = F::split(self.blocks)?;
         self.blocks = behind;
@@ -176,7 +196,8 @@ impl<'a, F: Framing> Iterator for Messages<'a, F> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.count as usize, Some(self.count as usize))
+        let count = self.count as usize + usize::from(!self.trailer.is_empty());
+        (count, Some(count))
     }
 }
 

@@ -97,7 +97,7 @@ mod tests {
 
     fn head(orders: u32) -> SnapshotHead {
         let symbol = Symbol::from_number(7);
-        SnapshotHead { symbol, last_seq: 1, session: None, total: 1, orders, is_last_part: true }
+        SnapshotHead { symbol, last_seq: 1, session: None, total: Some(1), orders, is_last_part: true }
     }
 
     /// An assembly of a snapshot of four orders, whose head was in packet 5.

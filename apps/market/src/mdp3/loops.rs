@@ -8,7 +8,7 @@ use crate::loops::{Definition, LoopFeed, SnapshotHead, SnapshotPart};
 use crate::units::Symbol;
 
 impl LoopFeed for Mdp3 {
-    fn part(message: &[u8], by_order: bool) -> SnapshotPart {
+    fn part(&mut self, _packet: u64, message: &[u8], by_order: bool) -> SnapshotPart {
         head(message, by_order).map_or(SnapshotPart::Other, SnapshotPart::Head)
     }
 
@@ -57,7 +57,7 @@ fn head(message: &[u8], by_order: bool) -> Option<SnapshotHead> {
         symbol: Symbol::from_number(u64::from(id.get() as u32)),
         last_seq: last_seq.get().into(),
         session: None,
-        total: total.get(),
+        total: Some(total.get()),
         orders: 0,
         is_last_part,
     })

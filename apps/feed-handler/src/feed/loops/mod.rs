@@ -124,8 +124,10 @@ impl<C: LoopFeed + Send, B: HealingBooks> Loops<B> for FeedLoops<C> {
     }
 
     fn take(&mut self, packet: u64, message: &[u8], books: &mut B, sink: &mut impl EventSink) {
-        if C::part(message, B::BY_ORDER) != SnapshotPart::Other {
-            return self.recovery.snapshot(packet, message, books, &mut self.counts, |seq, event, change, books| {
+        let part = self.recovery.part::<B>(packet, message);
+        if part != SnapshotPart::Other {
+            let of_packet = (packet, message);
+            return self.recovery.take(part, of_packet, books, &mut self.counts, |seq, event, change, books| {
                 sink.recovered(seq, event, change, books);
             });
         }

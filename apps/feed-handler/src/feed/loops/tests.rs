@@ -1,8 +1,10 @@
-//! Channels of MDP 3.0 and of B3 with their loops, without sockets: the test is the lines, and the
+//! Channels of MDP 3.0, of B3 and of T7 with their loops, without sockets: the test is the lines, and the
 //! thread.
 
 use market::b3_umdf::layout::{OrderRoot, SnapshotHeaderRoot, SnapshotOrdersEntry};
+use market::eobi::layout::{InstrumentSummaryRoot, OrderAddRoot, ProductSummaryRoot, SnapshotOrderRoot};
 use market::framing::b3_umdf::{B3Header, B3Packet};
+use market::framing::eobi::{EobiBody, EobiHeader, EobiPacket};
 use market::framing::mdp3::{Mdp3Header, Mdp3Packet};
 use market::framing::{Framing, PacketWriter};
 use market::mdp3::emit;
@@ -16,7 +18,7 @@ use wirepath::time::MonotonicClock;
 
 use super::*;
 use crate::feed::{ArrivalClock, Feed, FeedConfig, LineConfig, Sampler, SetConfig};
-use crate::format::{B3Umdf, CmeMdp3, Protocol};
+use crate::format::{B3Umdf, CmeMdp3, EurexEobi, Protocol};
 use crate::recovery::{Answer, Command, RecoveryPlan, ThreadEnd, link};
 
 const WAIT_NS: u64 = 1_000;
@@ -106,6 +108,11 @@ struct Play<P: Protocol> {
 
 impl<P: Protocol> Play<P> {
     fn new(first: StartSequence) -> Self {
+        Self::with_numbers(first, Vec::new())
+    }
+
+    /// A feed of a set with these channels.
+    fn with_numbers(first: StartSequence, numbers: Vec<u32>) -> Self {
         let line = |name: &str, group: &str| LineConfig {
             name: name.into(),
             group: group.parse().unwrap(),
@@ -122,7 +129,7 @@ impl<P: Protocol> Play<P> {
             name: "310".into(),
             format: P::FORMAT,
             queue: None,
-            numbers: Vec::new(),
+            numbers,
             lines: vec![line("A", "239.1.1.1:7"), line("B", "239.1.1.2:7")],
             recovery: RecoveryPlan { loops: Some(loops), ..RecoveryPlan::default() },
         };
@@ -374,4 +381,81 @@ fn book_of_orders_is_healed_by_a_snapshot_of_several_packets_with_live_ones_betw
     let (top, other) = (play.books().top(BookIdx(0)), play.books().top(BookIdx(1)));
     assert_eq!((top.bid_px.0, other.bid_px.0, play.books().orders().orders_count()), (7, 6, 7));
     assert_eq!(["snapshots", "snapshots_refused"].map(|name| play.count(name)), [2, 0]);
+}
+
+/// Products of T7 with one instrument each.
+const PRODUCTS: [i32; 2] = [688, 689];
+const SECURITY_ID: i64 = 5_578_438;
+
+fn eobi_packet(packet: u32, product: i32, messages: &[Vec<u8>]) -> Vec<u8> {
+    let mut room = [0; 1_400];
+    let (partition, is_complete, is_reset, sent_ns) = (1, true, false, packet.into());
+    let header = EobiHeader { packet, product, partition, is_complete, is_reset, sent_ns, body: EobiBody::default() };
+    let mut writer = PacketWriter::<EobiPacket>::new(header, &mut room).unwrap();
+    messages.iter().for_each(|message| writer.push(message).unwrap());
+    writer.finish().to_vec()
+}
+
+/// The live packet with message `seq` of a product, an order to buy at that price.
+fn eobi_order(product: i32, seq: u32) -> Vec<u8> {
+    let root = OrderAddRoot {
+        security_id: SECURITY_ID.into(),
+        time_priority: u64::from(seq).into(),
+        display_qty: 10_000.into(),
+        side: 1,
+        price: (i64::from(seq) * 10_000).into(),
+        ..OrderAddRoot::NULL
+    };
+    let mut message = Vec::new();
+    market::eobi::emit::order_add(seq, &root, &mut message);
+    eobi_packet(seq, product, &[message])
+}
+
+/// The part of loop packet `packet` that is a product's: all its orders up to `last_seq`.
+fn eobi_snapshot(packet: u32, product: i32, last_seq: u32) -> Vec<u8> {
+    let mut messages = vec![Vec::new(), Vec::new()];
+    let root = ProductSummaryRoot { last_msg_seq_num_processed: last_seq.into(), ..ProductSummaryRoot::NULL };
+    market::eobi::emit::product_summary(0, &root, &mut messages[0]);
+    let (security_id, orders) = (SECURITY_ID.into(), (last_seq as u16).into());
+    let root = InstrumentSummaryRoot { security_id, tot_no_orders: orders, ..InstrumentSummaryRoot::NULL };
+    market::eobi::emit::instrument_summary(1, &root, &mut messages[1]);
+    for seq in 1..=last_seq {
+        let root = SnapshotOrderRoot {
+            time_priority: u64::from(seq).into(),
+            display_qty: 10_000.into(),
+            side: 1,
+            price: (i64::from(seq) * 10_000).into(),
+            ..SnapshotOrderRoot::NULL
+        };
+        messages.push(Vec::new());
+        market::eobi::emit::snapshot_order(seq + 1, &root, messages.last_mut().unwrap());
+    }
+    eobi_packet(packet, product, &messages)
+}
+
+#[test]
+fn loop_that_products_share_is_not_left_while_one_of_them_lacks_something() {
+    let numbers = PRODUCTS.map(|product| product as u32).to_vec();
+    let mut play = Play::<EurexEobi>::with_numbers(StartSequence::FromOne, numbers);
+    // The second message of each is lost on both lines.
+    for product in PRODUCTS {
+        for seq in [1, 3, 4] {
+            play.live(&eobi_order(product, seq));
+        }
+    }
+    let are_unsure = |play: &Play<EurexEobi>| {
+        [0, 1].map(|idx: usize| play.feed.channels[idx].builder.books.is_unconfirmed(BookIdx(0)))
+    };
+    assert_eq!(are_unsure(&play), [true, true]);
+    assert_eq!(play.told().iter().filter(|told| **told == "join").count(), 2);
+    for packet in [1, 3, 5] {
+        play.bring(&eobi_snapshot(packet, PRODUCTS[0], 4));
+    }
+    assert_eq!((are_unsure(&play), play.told()), ([false, true], vec![]), "the first needs it no more");
+    for packet in [8, 10, 12] {
+        play.bring(&eobi_snapshot(packet, PRODUCTS[1], 4));
+    }
+    assert_eq!((are_unsure(&play), play.told()), ([false, false], vec!["leave", "leave"]));
+    let orders = [0, 1].map(|idx: usize| play.feed.channels[idx].builder.books.orders().orders_count());
+    assert_eq!(orders, [4, 4]);
 }

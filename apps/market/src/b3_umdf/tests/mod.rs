@@ -93,10 +93,10 @@ fn snapshots_of_another_schema_are_none_to_the_loops_either() {
         message
     };
     for message in [header(1, 0), orders(ID, 1)] {
-        assert!(!matches!(B3Umdf::part(&message, true), SnapshotPart::Other));
+        assert!(!matches!(B3Umdf::default().part(1, &message, true), SnapshotPart::Other));
         assert!(B3Umdf::is_about(&message, Symbol::from_number(ID)));
         let message = other(message);
-        assert!(matches!(B3Umdf::part(&message, true), SnapshotPart::Other));
+        assert!(matches!(B3Umdf::default().part(1, &message, true), SnapshotPart::Other));
         assert!(!B3Umdf::is_about(&message, Symbol::from_number(ID)));
     }
     let reset = message(ChannelReset::ID, ChannelResetRoot::BLOCK_LEN, &ChannelResetRoot::NULL);

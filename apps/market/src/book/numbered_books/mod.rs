@@ -1,4 +1,5 @@
-//! Books of single orders whose updates are numbered for each instrument: B3's UMDF.
+//! Books of single orders whose updates are numbered: for each instrument, as those of B3's UMDF, or
+//! for all instruments of the channel together, as those of T7's EOBI ([`Numbers`]).
 //!
 //! They are [`OrderBooks`] that are judged one by one: a lost packet hurts only the books that it
 //! was about ([`Trust`]), and a snapshot of its own makes a hurt book whole. What a book publishes
@@ -10,12 +11,19 @@
 //! instrument's, shows that something is missing, and the book is stale. So it is where an update
 //! has no number, which is 0: nothing says whether the book has it already.
 //!
+//! *Numbers of the channel* say nothing of which book a lost message was about, and each update of a
+//! book has a higher number than the one before. So after a loss all books are
+//! [`Trust::Unconfirmed`], and stay so, each until its snapshot makes it anew or the venue empties
+//! it; one that is mentioned first behind a loss is stale. So they are where the feed restarts.
+//!
 //! *Snapshots* come at once, from head to end. Whatever is live ends one that has no end: its book
 //! is stale where it was to be made anew, and no other one is concerned.
 //!
 //! *Resets without a number.* B3's `EmptyBook` has none. So after a loss in the channel no number
 //! shows that a book lacks nothing: it is [`Trust::Unconfirmed`], and stays so, until a snapshot
 //! has its number and as many orders as it has, or makes it anew.
+
+use core::marker::PhantomData;
 
 use super::lazy_table::LazyTable;
 use super::numbering::{ChannelState, Numbering, Place, Trust};
@@ -83,9 +91,31 @@ enum Worth {
 const EMPTY: Book =
     Book { numbering: Numbering::NEW, published: NO_TOP, is_touched: false, is_hurt: false, absent_at: None };
 
+/// What a venue numbers.
+pub trait Numbers: Send + 'static {
+    /// The messages of all instruments together; otherwise the updates of each by themselves.
+    const OF_CHANNEL: bool;
+}
+
+/// The updates of each instrument have numbers of their own.
+#[derive(Clone, Copy, Debug)]
+pub enum OfInstrument {}
+
+/// The messages of all instruments are numbered together.
+#[derive(Clone, Copy, Debug)]
+pub enum OfChannel {}
+
+impl Numbers for OfInstrument {
+    const OF_CHANNEL: bool = false;
+}
+
+impl Numbers for OfChannel {
+    const OF_CHANNEL: bool = true;
+}
+
 /// All books of one channel.
 #[derive(Clone, Debug)]
-pub struct NumberedBooks {
+pub struct NumberedBooks<N = OfInstrument> {
     orders: OrderBooks,
     books: LazyTable<Book>,
     channel: ChannelState,
@@ -101,9 +131,10 @@ pub struct NumberedBooks {
     is_event_over: bool,
     stale: usize,
     counts: NumberedCounts,
+    numbers: PhantomData<N>,
 }
 
-impl Books for NumberedBooks {
+impl<N: Numbers> Books for NumberedBooks<N> {
     const BY_EVENT: bool = true;
 
     #[inline]
@@ -116,6 +147,7 @@ impl Books for NumberedBooks {
             Event::Add(add) => self.add(add.symbol, event),
             Event::Delete(delete) => self.change(delete.order, event),
             Event::Modify(modify) => self.change(modify.order, event),
+            Event::Execute(execute) => self.change(execute.order, event),
             Event::EndOfEvent(_) => {
                 self.go_live();
                 self.publish();
@@ -180,7 +212,9 @@ impl Books for NumberedBooks {
         self.touched.clear();
         (self.current, self.snapshot, self.adopted) = (None, None, None);
         self.stale = 0;
-        self.channel = ChannelState { losses: 0, is_anchored: true };
+        // Where the messages of all are numbered, their service may have restarted, and the venue's
+        // books may be as they were.
+        self.channel = ChannelState { losses: u32::from(N::OF_CHANNEL), is_anchored: true };
     }
 
     fn find(&self, symbol: Symbol) -> Option<BookIdx> {
@@ -228,7 +262,7 @@ impl Books for NumberedBooks {
     }
 }
 
-impl HealingBooks for NumberedBooks {
+impl<N: Numbers> HealingBooks for NumberedBooks<N> {
     const BY_ORDER: bool = true;
 
     fn stale_count(&self) -> usize {
@@ -264,7 +298,7 @@ impl HealingBooks for NumberedBooks {
     }
 }
 
-impl NumberedBooks {
+impl<N: Numbers> NumberedBooks<N> {
     /// Empty books; allocates all memory.
     pub fn new(capacity: Capacity) -> Self {
         Self {
@@ -279,6 +313,7 @@ impl NumberedBooks {
             is_event_over: false,
             stale: 0,
             counts: NumberedCounts::default(),
+            numbers: PhantomData,
         }
     }
 
@@ -319,7 +354,11 @@ impl NumberedBooks {
         let channel = self.channel;
         let numbering = &mut self.books.get_mut(book.0 as usize).numbering;
         let before = numbering.trust(channel);
-        let place = numbering.take_one_of_some(number, channel);
+        let place = if N::OF_CHANNEL {
+            numbering.take_of_channel(number, channel)
+        } else {
+            numbering.take_one_of_some(number, channel)
+        };
         if numbering.trust(channel) != before {
             self.touch(book);
         }
@@ -409,7 +448,10 @@ impl NumberedBooks {
             Event::TradeSummary(trade) => _ = self.number(trade.symbol, trade.rpt_seq),
             Event::Depth(depth) => return self.empty_side(depth),
             Event::BookReset(reset) => {
-                let book = self.resetting(reset.symbol)?;
+                let book = match reset.rpt_seq {
+                    0 => self.resetting(reset.symbol)?,
+                    number => self.number(reset.symbol, number)?,
+                };
                 self.reset(book);
                 return Some(Change { book, is_top: true });
             }
@@ -448,9 +490,13 @@ impl NumberedBooks {
 
     /// All orders of the book are gone at the venue: it is whole.
     fn reset(&mut self, book: BookIdx) {
-        let symbol = self.orders.symbol(book);
+        let (symbol, channel) = (self.orders.symbol(book), self.channel);
         self.orders.reset(symbol);
         let entry = self.books.get_mut(book.0 as usize);
+        if N::OF_CHANNEL {
+            // Of what is behind it nothing is missing.
+            entry.numbering.confirm(channel);
+        }
         if entry.numbering.is_stale() {
             entry.numbering.set_stale(false);
         }
@@ -480,12 +526,13 @@ impl NumberedBooks {
         let resting: u32 = [Side::Buy, Side::Sell].map(|side| self.orders.orders_of_side(book, side)).iter().sum();
         let is_same = |last: u32| (last, resting) == (number, self.announced);
         let numbering = &mut self.books.get_mut(book.0 as usize).numbering;
-        let is_plausible = numbering.is_plausible(number);
+        // A book's last number may be any of the channel's.
+        let is_plausible = N::OF_CHANNEL || numbering.is_plausible(number);
         let is_taken = is_plausible
             && match before {
                 Trust::Sure => false,
                 // An older one is of use too: what is behind it follows.
-                Trust::Unconfirmed => numbering.is_new() || !is_same(numbering.last()),
+                Trust::Unconfirmed => N::OF_CHANNEL || numbering.is_new() || !is_same(numbering.last()),
                 Trust::Stale => true,
             };
         let worth = match (is_plausible, is_taken) {

@@ -247,7 +247,7 @@ fn snapshot_with_a_number_far_beyond_the_books_is_doubted() {
 
 #[test]
 fn book_that_found_no_room_for_an_order_is_stale_until_it_is_empty() {
-    let mut books = NumberedBooks::new(Capacity { books: 1, orders: 1, levels: 1 });
+    let mut books = <NumberedBooks>::new(Capacity { books: 1, orders: 1, levels: 1 });
     for event in [numbered(1, 1), add(1, 10, 100), numbered(1, 2), add(1, 11, 101)] {
         books.apply(&event);
     }

@@ -29,6 +29,10 @@
 //! loop have no book, because the table is full: each of their snapshots counts, so that a loop may
 //! seem whole which is not. Then leave the snapshot group: [`Recovery::wants_snapshots`].
 //!
+//! *Loops without a total.* A feed may not say how many instruments a loop has, and then says where
+//! a loop begins: those of the loop before are all there are, where none of its packets is known to
+//! be missing, and two loops have as many.
+//!
 //! *Several messages.* A snapshot of many orders comes in several messages, and live ones of its
 //! instrument come between them. So they are kept until the last order is there, and then applied
 //! at once. Those of a snapshot that lost one are given up.
@@ -135,6 +139,8 @@ pub struct Recovery<C> {
     assembly: Assembly,
     /// Of the last live packet that was queued.
     session: Session,
+    /// What the messages of the loop have said so far.
+    place: C,
     codec: C,
     counts: RecoveryCounts,
     /// For messages that were counted when they were live.
@@ -154,6 +160,7 @@ impl<C: LoopFeed> Recovery<C> {
             seen: SeenBooks::new(config.books_max),
             assembly: Assembly::new(C::SNAPSHOT_LEN_MAX),
             session: Session::default(),
+            place: C::default(),
             codec: C::default(),
             counts: RecoveryCounts::default(),
             uncounted: MessageCounts::new(),
@@ -198,26 +205,38 @@ impl<C: LoopFeed> Recovery<C> {
         self.open(gap.to.saturating_add(1));
     }
 
-    /// The live feed restarts, as each week: the books are empty.
+    /// The live feed restarts, as each week: the books are empty, or nobody knows what they have.
     pub fn restart(&mut self) {
-        self.close();
+        self.place = C::default();
+        if C::RESTARTS_EMPTY { self.close() } else { self.open(1) }
     }
 
-    /// A message of the snapshot feed, of the loop's packet `packet`. One that cannot help costs
-    /// its header, and one of a snapshot that is not whole yet a copy. Passes the events of a
-    /// snapshot, and their effects, to `each`, with the number of its last live packet. Where it
-    /// makes a book anew, the events of that book that were queued behind it follow, each with the
-    /// number of its packet, so that books elsewhere become the same; and the end of the snapshot
-    /// once more: with the last event the book is as of now.
-    pub fn snapshot<B: HealingBooks>(
+    /// What a message of the snapshot feed, of the loop's packet `packet`, is for books of this kind.
+    pub fn part<B: HealingBooks>(&mut self, packet: u64, message: &[u8]) -> SnapshotPart {
+        self.place.part(packet, message, B::BY_ORDER)
+    }
+
+    /// A message of the snapshot feed that is this `part` of it, of the loop's packet `packet`. One
+    /// that cannot help costs its header, and one of a snapshot that is not whole yet a copy. Passes
+    /// the events of a snapshot, and their effects, to `each`, with the number of its last live
+    /// packet. Where it makes a book anew, the events of that book that were queued behind it
+    /// follow, each with the number of its packet, so that books elsewhere become the same; and the
+    /// end of the snapshot once more: with the last event the book is as of now.
+    pub fn take<B: HealingBooks>(
         &mut self,
-        packet: u64,
-        message: &[u8],
+        part: SnapshotPart,
+        (packet, message): (u64, &[u8]),
         books: &mut B,
         counts: &mut MessageCounts,
         each: impl FnMut(u64, &Event, Option<Change>, &B),
     ) {
-        match C::part(message, B::BY_ORDER) {
+        match part {
+            SnapshotPart::LoopStart { before } if self.is_open => {
+                self.counts.incomplete += u64::from(self.assembly.give_up());
+                if before.is_some_and(|total| self.seen.are_all_of(total)) {
+                    self.end_loop(books);
+                }
+            }
             SnapshotPart::Head(head) if self.is_open => {
                 self.counts.incomplete += u64::from(self.assembly.give_up());
                 match (self.is_of_use(&head), head.orders) {
@@ -237,6 +256,20 @@ impl<C: LoopFeed> Recovery<C> {
             }
             _ => self.counts.ignored += 1,
         }
+    }
+
+    /// A message of the snapshot feed, of the loop's packet `packet`: [`Recovery::part`], and then
+    /// [`Recovery::take`].
+    pub fn snapshot<B: HealingBooks>(
+        &mut self,
+        packet: u64,
+        message: &[u8],
+        books: &mut B,
+        counts: &mut MessageCounts,
+        each: impl FnMut(u64, &Event, Option<Change>, &B),
+    ) {
+        let part = self.part::<B>(packet, message);
+        self.take(part, (packet, message), books, counts, each);
     }
 
     /// Whether the queue reaches back to the snapshot, and is short enough. Counts why not.
@@ -285,7 +318,7 @@ impl<C: LoopFeed> Recovery<C> {
         books.announce(orders);
         let (queue, codec, uncounted) = (&self.queue, &mut self.codec, &mut self.uncounted);
         let mut adopted = false;
-        let mut snapshots = C::default();
+        let mut snapshots = self.place.clone();
         for message in messages {
             snapshots.decode_all(message, counts, &mut |event| {
                 let change = match event {
@@ -312,7 +345,11 @@ impl<C: LoopFeed> Recovery<C> {
         }
         self.counts.applied += 1;
         self.counts.adopted += u64::from(adopted);
-        if is_last_part && self.seen.take(books.find(symbol), total) {
+        if !is_last_part {
+            return;
+        }
+        self.seen.insert(books.find(symbol));
+        if total.is_some_and(|total| self.seen.are_all_of(total)) {
             self.end_loop(books);
         }
     }

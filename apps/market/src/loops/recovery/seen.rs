@@ -8,7 +8,7 @@ use crate::book::book_set::BookSet;
 pub(super) struct SeenBooks {
     books: BookSet,
     count: u32,
-    /// Of the last snapshot.
+    /// The last claim.
     total: u32,
     /// Some instruments have no book, and each of their snapshots counts as one.
     has_others: bool,
@@ -39,10 +39,8 @@ impl SeenBooks {
         self.books.contains(book)
     }
 
-    /// A snapshot of `book`, from a loop that claims to have `total` instruments. Returns whether
-    /// all are seen. The claim counts where the snapshot before said the same, because a forged one
-    /// would end the loop.
-    pub(super) fn take(&mut self, book: Option<BookIdx>, total: u32) -> bool {
+    /// A snapshot of `book` is of use.
+    pub(super) fn insert(&mut self, book: Option<BookIdx>) {
         match book {
             Some(book) if self.books.contains(book) => {}
             Some(book) if self.books.has_room_for(book) => {
@@ -51,6 +49,11 @@ impl SeenBooks {
             }
             _ => (self.count, self.has_others) = (self.count.saturating_add(1), true),
         }
+    }
+
+    /// Whether all of a loop are seen that claims to have `total` instruments. The claim counts
+    /// where the one before said the same, because a forged one would end the loop.
+    pub(super) const fn are_all_of(&mut self, total: u32) -> bool {
         core::mem::replace(&mut self.total, total) == total && self.count >= total
     }
 }
