@@ -34,6 +34,7 @@ mod prefetch;
 mod quotes;
 mod snapshot;
 mod symbols;
+mod touched;
 
 pub use depth_books::{DEPTH_MAX, DepthBooks, DepthCounts, DepthLevel, DepthTop};
 pub use level_books::LevelBooks;

@@ -23,6 +23,7 @@ pub use side::{DEPTH_MAX, DepthLevel};
 use super::lazy_table::LazyTable;
 use super::numbering::{ChannelState, Numbering, Place, Trust};
 use super::symbols::Symbols;
+use super::touched::Touched;
 use super::{BookCounts, BookIdx, Books, Change, HealingBooks, TopOfBook, by_symbols, fill};
 use crate::event::{Depth, DepthAction, Event, Liquidity};
 use crate::units::{Side, Symbol};
@@ -122,9 +123,7 @@ pub struct DepthBooks {
     depths: Vec<[u8; 2]>,
     definitions: Definitions,
     channel: ChannelState,
-    /// Books that the open event has changed, and after its end those that it changed.
-    touched: Vec<BookIdx>,
-    is_event_over: bool,
+    touched: Touched,
     /// The book that a snapshot is taken of, and whether it is taken.
     snapshot: Option<(BookIdx, bool)>,
     /// The book that the last snapshot made anew.
@@ -258,8 +257,7 @@ impl DepthBooks {
             depths: vec![[0; 2]; books_max],
             definitions: Definitions::new(books_max),
             channel: ChannelState::default(),
-            touched: Vec::with_capacity(books_max),
-            is_event_over: false,
+            touched: Touched::new(books_max),
             snapshot: None,
             adopted: None,
             stale: 0,
@@ -273,7 +271,8 @@ impl DepthBooks {
         Symbols::memory(books_max as u128)
             + LazyTable::<Book>::memory(books_max as u128)
             + Definitions::memory(books_max as u128)
-            + (size_of::<Ladders>() + size_of::<[u8; 2]>() + size_of::<BookIdx>()) as u128 * books_max as u128
+            + (size_of::<Ladders>() + size_of::<[u8; 2]>()) as u128 * books_max as u128
+            + Touched::memory(books_max)
     }
 
     /// The best direct bid and offer as of the last event's end, exact.
@@ -316,7 +315,7 @@ impl DepthBooks {
 
     /// After an [`Event::EndOfEvent`]: the books that the event changed, until the next update.
     pub fn touched(&self) -> &[BookIdx] {
-        if self.is_event_over { &self.touched } else { &[] }
+        self.touched.of_last_event()
     }
 
     /// What only books by position count.
@@ -414,27 +413,17 @@ impl DepthBooks {
 
     #[inline]
     fn touch(&mut self, book: BookIdx) {
-        if core::mem::take(&mut self.is_event_over) {
-            self.touched.clear();
-        }
-        let entry = self.books.get_mut(book.0 as usize);
-        if !core::mem::replace(&mut entry.is_touched, true) && self.touched.len() < self.touched.capacity() {
-            self.touched.push(book);
-        }
+        self.touched.insert(book, &mut self.books.get_mut(book.0 as usize).is_touched);
     }
 
     /// The event is over: what it changed is published.
     #[inline]
     fn publish(&mut self) {
-        if self.is_event_over {
-            self.touched.clear();
-        }
-        for &book in &self.touched {
+        for &book in self.touched.end_event() {
             let entry = self.books.get_mut(book.0 as usize);
             entry.published = entry.top(&self.ladders[book.0 as usize]);
             entry.is_touched = false;
         }
-        self.is_event_over = true;
     }
 
     #[cold]

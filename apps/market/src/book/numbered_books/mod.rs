@@ -28,6 +28,7 @@ use core::marker::PhantomData;
 use super::lazy_table::LazyTable;
 use super::numbering::{ChannelState, Numbering, Place, Trust};
 use super::order_books::{Capacity, OrderBooks};
+use super::touched::Touched;
 use super::{BookCounts, BookIdx, Books, Change, DepthLevel, HealingBooks, TopOfBook};
 use crate::event::{Add, Depth, DepthAction, Event, Snapshot};
 use crate::units::{OrderRef, Price, Side, Symbol};
@@ -126,9 +127,7 @@ pub struct NumberedBooks<N = OfInstrument> {
     snapshot: Option<OpenSnapshot>,
     /// The book that the last snapshot made anew.
     adopted: Option<BookIdx>,
-    /// Books that the open event has changed, and after its end those that it changed.
-    touched: Vec<BookIdx>,
-    is_event_over: bool,
+    touched: Touched,
     stale: usize,
     counts: NumberedCounts,
     numbers: PhantomData<N>,
@@ -185,7 +184,7 @@ impl<N: Numbers> Books for NumberedBooks<N> {
     }
 
     fn published(&self) -> &[BookIdx] {
-        if self.is_event_over { &self.touched } else { &[] }
+        self.touched.of_last_event()
     }
 
     /// Whether updates of this book are known to be missing, or orders found no place. After a loss
@@ -309,8 +308,7 @@ impl<N: Numbers> NumberedBooks<N> {
             announced: 0,
             snapshot: None,
             adopted: None,
-            touched: Vec::with_capacity(capacity.books),
-            is_event_over: false,
+            touched: Touched::new(capacity.books),
             stale: 0,
             counts: NumberedCounts::default(),
             numbers: PhantomData,
@@ -321,7 +319,7 @@ impl<N: Numbers> NumberedBooks<N> {
     pub const fn memory(capacity: Capacity) -> u128 {
         OrderBooks::memory(capacity)
             + LazyTable::<Book>::memory(capacity.books as u128)
-            + (size_of::<BookIdx>() * capacity.books) as u128
+            + Touched::memory(capacity.books)
     }
 
     /// How far a book can be trusted.
@@ -585,26 +583,16 @@ impl<N: Numbers> NumberedBooks<N> {
 
     #[inline]
     fn touch(&mut self, book: BookIdx) {
-        if core::mem::take(&mut self.is_event_over) {
-            self.touched.clear();
-        }
-        let entry = self.books.get_mut(book.0 as usize);
-        if !core::mem::replace(&mut entry.is_touched, true) && self.touched.len() < self.touched.capacity() {
-            self.touched.push(book);
-        }
+        self.touched.insert(book, &mut self.books.get_mut(book.0 as usize).is_touched);
     }
 
     /// The event is over: what it changed is published.
     #[inline]
     fn publish(&mut self) {
-        if self.is_event_over {
-            self.touched.clear();
-        }
-        for &book in &self.touched {
+        for &book in self.touched.end_event() {
             let entry = self.books.get_mut(book.0 as usize);
             (entry.published, entry.is_touched) = (self.orders.top(book), false);
         }
-        self.is_event_over = true;
     }
 }
 
