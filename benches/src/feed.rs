@@ -3,7 +3,7 @@
 //! figure is the cost of routing to the channel and back.
 
 use feed_handler::Format;
-use feed_handler::feed::{ArrivalClock, Feed, FeedConfig, LineConfig, Sampler, SetConfig, Tops};
+use feed_handler::feed::{ArrivalClock, Feed, FeedConfig, FeedLine, Sampler, SetConfig, Tops};
 use feed_handler::format::MoldItch50;
 use feed_handler::recovery::RecoveryPlan;
 use market::framing::PacketWriter;
@@ -52,7 +52,7 @@ impl Channels {
 
 /// The app, with empty books.
 fn feed(count: u32, block: &Block) -> Feed<MoldItch50> {
-    let line = |idx| LineConfig { name: "A".to_owned(), group: group(idx), vlan: None, senders: Vec::new() };
+    let line = |idx| FeedLine { name: "A".to_owned(), group: group(idx), vlan: None, senders: Vec::new() };
     let set = |idx: u32| SetConfig {
         name: idx.to_string(),
         format: Format::MoldItch50,

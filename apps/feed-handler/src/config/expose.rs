@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Port, within};
+use super::words::{Port, within};
 use crate::expose::ExposePlan;
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -8,8 +8,9 @@ use market::truth::Group;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::problem::ConfigProblem;
 use super::recovery::Megabytes;
-use super::{ConfigProblem, Port, Sender};
+use super::words::{Port, Sender};
 use crate::feed::LINES_MAX;
 use crate::format::Format;
 use crate::recovery::{LoopPlan, RecoveryGroup};

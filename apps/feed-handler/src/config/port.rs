@@ -16,7 +16,8 @@ use wirepath::worker::live::{
     StaticRoute,
 };
 
-use super::{ConfigProblem, parse_sender, within};
+use super::problem::ConfigProblem;
+use super::words::{parse_sender, within};
 
 /// The interface.
 #[derive(Clone, Debug, Deserialize)]

@@ -12,7 +12,8 @@ use order_entry::soupbin::Credentials;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{ConfigProblem, Port, Sender, within};
+use super::problem::ConfigProblem;
+use super::words::{Port, Sender, within};
 use crate::format::Format;
 use crate::recovery::{ImagePlan, ImageSource, ProxyPlan, RecoveryGroup, RequestPlan};
 

@@ -30,7 +30,7 @@ mod tally;
 mod unassigned;
 
 pub use app::{
-    ArrivalClock, CHANNELS_MAX, Feed, FeedConfig, FeedDrop, GROUPS_MAX, LINES_MAX, LineConfig, NUMBERS_MAX, SetConfig,
+    ArrivalClock, CHANNELS_MAX, Feed, FeedConfig, FeedDrop, FeedLine, GROUPS_MAX, LINES_MAX, NUMBERS_MAX, SetConfig,
 };
 pub use latency::{Latency, Received, Sampler};
 pub use loops::{FeedLoops, LoopTally, Loops, NoLoops};

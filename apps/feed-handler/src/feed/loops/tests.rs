@@ -17,7 +17,7 @@ use wirepath::counters::Block as CounterBlock;
 use wirepath::time::MonotonicClock;
 
 use super::*;
-use crate::feed::{ArrivalClock, Feed, FeedConfig, LineConfig, Sampler, SetConfig};
+use crate::feed::{ArrivalClock, Feed, FeedConfig, FeedLine, Sampler, SetConfig};
 use crate::format::{B3Umdf, CmeMdp3, EurexEobi, Protocol};
 use crate::recovery::{Answer, Command, RecoveryPlan, ThreadEnd, link};
 
@@ -113,7 +113,7 @@ impl<P: Protocol> Play<P> {
 
     /// A feed of a set with these channels.
     fn with_numbers(first: StartSequence, numbers: Vec<u32>) -> Self {
-        let line = |name: &str, group: &str| LineConfig {
+        let line = |name: &str, group: &str| FeedLine {
             name: name.into(),
             group: group.parse().unwrap(),
             vlan: None,
