@@ -4,6 +4,7 @@ pub mod depth_feed;
 mod elsewhere;
 pub mod itch_day;
 mod lines;
+pub mod order_feed;
 pub mod replayed;
 
 pub use lines::lines;
