@@ -82,8 +82,8 @@ impl Numbering {
         self.take(number, ChannelState { losses: self.losses, ..channel })
     }
 
-    /// The same, of a venue that numbers the messages of all instruments together: which of them are
-    /// missing the channel knows, and a book with a loss stays unconfirmed.
+    /// The same, of a venue that numbers the messages of all instruments together: which of them
+    /// are missing the channel knows, and a book with a loss stays unconfirmed.
     #[inline]
     pub(super) fn take_of_channel(&mut self, number: u32, channel: ChannelState) -> Place {
         match self.state {

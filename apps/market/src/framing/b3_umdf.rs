@@ -10,10 +10,10 @@
 //! another engine takes over. While there is nothing to send a packet has one message, `Sequence`,
 //! "the next application sequence number in the feed" by B3's schema. It is a heartbeat of that
 //! number, whatever the packet's own one is: one that repeats the last number does not stand in for
-//! the packet that had it, and if that was lost, the heartbeat shows the hole.
-//! Neither the schema nor the public descriptions of the feed that were found say whether a heartbeat
-//! takes a number, and no capture of one was found (looked for in November 2026). If one did, it
-//! would show as a hole, and hide none.
+//! the packet that had it, and if that was lost, the heartbeat shows the hole. Neither the schema
+//! nor the public descriptions of the feed that were found say whether a heartbeat takes a number,
+//! and no capture of one was found (looked for in November 2026). If one did, it would show as a
+//! hole, and hide none.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -7,8 +7,9 @@
 //!
 //! [`Framing`] is the common trait of all: MoldUDP64, IEX-TP, the Cboe sequenced unit, CME's MDP
 //! 3.0 packet, NYSE's XDP packet, MEMX-UDP, B3's UMDF packet, T7's EOBI packet, and the
-//! length-prefixed file. A packet whose counts and lengths disagree with its size is refused whole with a [`FramingError`],
-//! so a consumer never sees the first half of a bad packet. Nothing is copied or allocated.
+//! length-prefixed file. A packet whose counts and lengths disagree with its size is refused whole
+//! with a [`FramingError`], so a consumer never sees the first half of a bad packet. Nothing is
+//! copied or allocated.
 
 use core::fmt;
 use core::marker::PhantomData;

@@ -1,5 +1,5 @@
-//! What is missing is asked of the thread that speaks with servers, and its answers are put in their
-//! place.
+//! What is missing is asked of the thread that speaks with servers, and its answers are put in
+//! their place.
 
 use market::framing::{Framing, Packet};
 use market::image::ImageRequest;

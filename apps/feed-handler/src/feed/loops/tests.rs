@@ -1,5 +1,5 @@
-//! Channels of MDP 3.0, of B3 and of T7 with their loops, without sockets: the test is the lines, and the
-//! thread.
+//! Channels of MDP 3.0, of B3 and of T7 with their loops, without sockets: the test is the lines,
+//! and the thread.
 
 use market::b3_umdf::layout::{OrderRoot, SnapshotHeaderRoot, SnapshotOrdersEntry};
 use market::eobi::layout::{InstrumentSummaryRoot, OrderAddRoot, ProductSummaryRoot, SnapshotOrderRoot};

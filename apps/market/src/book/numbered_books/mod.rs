@@ -1,5 +1,5 @@
-//! Books of single orders whose updates are numbered: for each instrument, as those of B3's UMDF, or
-//! for all instruments of the channel together, as those of T7's EOBI ([`Numbers`]).
+//! Books of single orders whose updates are numbered: for each instrument, as those of B3's UMDF,
+//! or for all instruments of the channel together, as those of T7's EOBI ([`Numbers`]).
 //!
 //! They are [`OrderBooks`] that are judged one by one: a lost packet hurts only the books that it
 //! was about ([`Trust`]), and a snapshot of its own makes a hurt book whole. What a book publishes
@@ -11,8 +11,8 @@
 //! instrument's, shows that something is missing, and the book is stale. So it is where an update
 //! has no number, which is 0: nothing says whether the book has it already.
 //!
-//! *Numbers of the channel* say nothing of which book a lost message was about, and each update of a
-//! book has a higher number than the one before. So after a loss all books are
+//! *Numbers of the channel* say nothing of which book a lost message was about, and each update of
+//! a book has a higher number than the one before. So after a loss all books are
 //! [`Trust::Unconfirmed`], and stay so, each until its snapshot makes it anew or the venue empties
 //! it; one that is mentioned first behind a loss is stale. So they are where the feed restarts.
 //!

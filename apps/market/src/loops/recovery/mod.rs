@@ -211,15 +211,16 @@ impl<C: LoopFeed> Recovery<C> {
         if C::RESTARTS_EMPTY { self.close() } else { self.open(1) }
     }
 
-    /// What a message of the snapshot feed, of the loop's packet `packet`, is for books of this kind.
+    /// What a message of the snapshot feed, of the loop's packet `packet`, is for books of this
+    /// kind.
     pub fn part<B: HealingBooks>(&mut self, packet: u64, message: &[u8]) -> SnapshotPart {
         self.place.part(packet, message, B::BY_ORDER)
     }
 
     /// A message of the snapshot feed that is this `part` of it, of the loop's packet `packet`. One
-    /// that cannot help costs its header, and one of a snapshot that is not whole yet a copy. Passes
-    /// the events of a snapshot, and their effects, to `each`, with the number of its last live
-    /// packet. Where it makes a book anew, the events of that book that were queued behind it
+    /// that cannot help costs its header, and one of a snapshot that is not whole yet a copy.
+    /// Passes the events of a snapshot, and their effects, to `each`, with the number of its last
+    /// live packet. Where it makes a book anew, the events of that book that were queued behind it
     /// follow, each with the number of its packet, so that books elsewhere become the same; and the
     /// end of the snapshot once more: with the last event the book is as of now.
     pub fn take<B: HealingBooks>(
