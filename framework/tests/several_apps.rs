@@ -158,7 +158,9 @@ fn app_decides_about_the_peers_of_its_own_listeners() {
     };
     wire.near.with_app(now, |_, cx| listen(cx, 80, 1));
     wire.near.with_app(now, |_, cx| listen(cx, 81, 2));
-    for (port, expected) in [(80, "Refused"), (81, "connected")] {
+    // A listener of no app's consumer: no one would hear of its connections.
+    wire.near.with_app(now, |_, cx| listen(cx, 82, 9));
+    for (port, expected) in [(80, "Refused"), (81, "connected"), (82, "Refused")] {
         wire.far.with_app(now, |_, cx| {
             let to = SocketAddrV4::new(*NEAR.ip(), port);
             let local = SocketAddrV4::new(*FAR.ip(), 0);
@@ -178,8 +180,9 @@ fn apps_for_the_same_consumer_do_not_start() {
     };
     assert_eq!(start(0..2, 2..3, 3..4), Ok(()));
     let error = start(5..9, 0..2, 1..3).unwrap_err();
-    assert!(error.starts_with("two apps of the worker are for consumer 1, one for 0..2 and one for 1..3: "), "{error}");
+    assert!(error.starts_with("two apps of the worker have the consumers 0..2 and 1..3: "), "{error}");
     assert!(start(3..3, 0..1, 3..4).is_err(), "they would share their timers");
+    assert_eq!(start(0..10, 5..5, 20..21), Ok(()), "an empty range shares nothing");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use wirepath::device::af_xdp::AfXdpTx;
 use wirepath::device::{Offload, TxQueue};
+use wirepath::forward;
 use wirepath::mem::Mbuf;
 use wirepath::time;
 
@@ -138,19 +139,10 @@ impl TxQueue for Stopwatch {
         self.doorbell.set(self.doorbell.get() + start.elapsed());
     }
 
-    fn reap(&mut self) -> usize {
-        self.tx.reap()
-    }
-
-    fn room(&mut self) -> usize {
-        self.tx.room()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.tx.in_flight()
-    }
-
-    fn refresh_counters(&mut self) {
-        self.tx.refresh_counters();
-    }
+    // A preposted frame, or a doorbell that is deferred, would ring without the watch.
+    forward!(
+        tx: post_urgent, post_unmarked, post_burst, dry_run, reap, room, in_flight, has_timestamps,
+        take_timestamp, refresh_counters;
+        by_default: prepost, preposted, fire_preposted, defer_doorbell
+    );
 }

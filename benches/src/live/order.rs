@@ -18,7 +18,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use wirepath::device::af_xdp::{AfXdpTx, Mode};
-use wirepath::device::{Offload, TxQueue, TxTimestamp};
+use wirepath::device::{Offload, TxQueue};
+use wirepath::forward;
 use wirepath::mem::Mbuf;
 use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, TcpEvent, Template};
 use wirepath::pipeline::{App, Cx, Datagram};
@@ -205,28 +206,20 @@ impl TxQueue for Clocked {
         posted
     }
 
+    fn post_urgent(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        let posted = self.tx.post_urgent(mbuf);
+        self.note();
+        posted
+    }
+
     fn ring_doorbell(&mut self, now: time::Instant) {
         self.tx.ring_doorbell(now);
         self.note();
     }
 
-    fn reap(&mut self) -> usize {
-        self.tx.reap()
-    }
-
-    fn room(&mut self) -> usize {
-        self.tx.room()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.tx.in_flight()
-    }
-
-    fn take_timestamp(&mut self) -> Option<TxTimestamp> {
-        self.tx.take_timestamp()
-    }
-
-    fn refresh_counters(&mut self) {
-        self.tx.refresh_counters();
-    }
+    // A preposted frame, or a doorbell that is deferred, would leave without its time.
+    forward!(
+        tx: post_unmarked, dry_run, reap, room, in_flight, has_timestamps, take_timestamp, refresh_counters;
+        by_default: post_burst, prepost, preposted, fire_preposted, defer_doorbell
+    );
 }

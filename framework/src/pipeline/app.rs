@@ -86,9 +86,16 @@ pub trait App {
         false
     }
 
+    /// Whether the app gets the events of this consumer, so that a tuple asks it about the peers of
+    /// its listeners. By default of each; [`for_consumers`](super::for_consumers) restricts it. An
+    /// app around another one hands it on.
+    fn is_for(&self, consumer: ConsumerId) -> bool {
+        let _ = consumer;
+        true
+    }
+
     /// Adds the consumers of [`for_consumers`](super::for_consumers) to `ranges`, by which a tuple
-    /// finds at its start that two of its apps share one.
-    #[doc(hidden)]
+    /// finds at its start that two of its apps share one. An app around another one hands it on.
     fn list_consumers(&self, ranges: &mut Vec<Range<u32>>) {
         let _ = ranges;
     }

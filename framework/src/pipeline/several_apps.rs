@@ -26,7 +26,9 @@ pub struct ForConsumers<A> {
 /// socket, connection or listener; timers by the app that set them. Echo replies, `on_start`,
 /// `on_stop` and `tick` come to all apps. Costs one compare for each call.
 ///
-/// No consumer is of two apps: a tuple with ranges that overlap does not start. An app that sees
+/// No consumer is of two apps: [`on_start`](App::on_start) of a tuple fails where ranges overlap or
+/// begin together, so a [`Port`](crate::port::Port) with such apps does not start. Code that polls
+/// a [`Worker`](crate::worker::Worker) itself learns of it if it calls `on_start`. An app that sees
 /// the events of all consumers stands in the tuple by itself.
 ///
 /// ```no_run
@@ -106,7 +108,8 @@ impl<A: App> App for ForConsumers<A> {
     }
 
     fn on_tcp_accept(&mut self, listener: ListenerId, consumer: ConsumerId, flow: Flow) -> AcceptDecision {
-        if self.has(consumer) { self.app.on_tcp_accept(listener, consumer, flow) } else { AcceptDecision::Yes }
+        // A connection that no app hears of would never end.
+        if self.has(consumer) { self.app.on_tcp_accept(listener, consumer, flow) } else { AcceptDecision::Refuse }
     }
 
     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
@@ -139,6 +142,10 @@ impl<A: App> App for ForConsumers<A> {
         self.call(cx, |app, cx| app.on_echo_reply(reply, cx))
     }
 
+    fn is_for(&self, consumer: ConsumerId) -> bool {
+        self.has(consumer)
+    }
+
     fn list_consumers(&self, ranges: &mut Vec<Range<u32>>) {
         ranges.push(self.consumers.clone());
     }
@@ -167,45 +174,53 @@ impl<A: App> App for ForConsumers<A> {
     }
 }
 
-/// Two apps of a tuple are for the same consumer.
+/// The ranges of two apps of a tuple overlap, or begin together.
 #[derive(Debug)]
-struct SharedConsumer {
+struct SharedConsumers {
     one: Range<u32>,
     other: Range<u32>,
 }
 
-impl fmt::Display for SharedConsumer {
+impl fmt::Display for SharedConsumers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { one, other } = self;
         write!(
             f,
-            "two apps of the worker are for consumer {}, one for {one:?} and one for {other:?}: give each app of \
-             `for_consumers` consumers of its own",
-            other.start
+            "two apps of the worker have the consumers {one:?} and {other:?}: give each app of `for_consumers` a range \
+             of its own"
         )
     }
 }
 
-impl core::error::Error for SharedConsumer {}
+impl core::error::Error for SharedConsumers {}
 
-/// Refuses apps of which two are for the same consumer: both would get its events. Ranges that
-/// begin together would share their timers too, even where one is empty.
-fn refuse_overlap(apps: &impl App) -> Result<(), SharedConsumer> {
+/// Refuses apps that would both get a consumer's events, or each other's timers, which are known by
+/// the begin of the range.
+fn refuse_overlap(apps: &impl App) -> Result<(), SharedConsumers> {
     let mut ranges = Vec::new();
     apps.list_consumers(&mut ranges);
-    ranges.sort_by_key(|range| range.start);
-    let shared = ranges.windows(2).find(|pair| pair[0].start == pair[1].start || pair[0].end > pair[1].start);
-    match shared {
-        Some([one, other]) => Err(SharedConsumer { one: one.clone(), other: other.clone() }),
-        _ => Ok(()),
+    ranges.sort_by_key(|range| (range.start, range.end));
+    refuse_pair(&ranges, |one, other| one.start == other.start)?;
+    ranges.retain(|range| !range.is_empty());
+    refuse_pair(&ranges, |one, other| one.end > other.start)
+}
+
+fn refuse_pair(
+    ranges: &[Range<u32>],
+    is_shared: impl Fn(&Range<u32>, &Range<u32>) -> bool,
+) -> Result<(), SharedConsumers> {
+    match ranges.windows(2).find(|pair| is_shared(&pair[0], &pair[1])) {
+        Some(pair) => Err(SharedConsumers { one: pair[0].clone(), other: pair[1].clone() }),
+        None => Ok(()),
     }
 }
 
 macro_rules! tuples {
     ($(($($app:ident $place:tt),+))+) => {$(
-        /// Calls each app for everything, in order. A peer is accepted where all apps accept it, of
-        /// which one [for other consumers](for_consumers) accepts every peer; the first app that
-        /// recognizes an echo reply takes it; the first that fails to start ends the port.
+        /// Calls each app for everything, in order. A peer is accepted where all apps
+        /// [for](App::is_for) the listener's consumer accept it, and refused where there is none;
+        /// the first app that recognizes an echo reply takes it; the first that fails to start ends
+        /// the port.
         impl<$($app: App),+> App for ($($app,)+) {
             #[inline]
             fn prefetch(&mut self, frames: &[Mbuf]) {
@@ -218,11 +233,14 @@ macro_rules! tuples {
             }
 
             fn on_tcp_accept(&mut self, listener: ListenerId, consumer: ConsumerId, flow: Flow) -> AcceptDecision {
-                $(match self.$place.on_tcp_accept(listener, consumer, flow) {
-                    AcceptDecision::Yes => (),
-                    no => return no,
+                let mut decision = AcceptDecision::Refuse;
+                $(if self.$place.is_for(consumer) {
+                    decision = self.$place.on_tcp_accept(listener, consumer, flow);
+                    if decision != AcceptDecision::Yes {
+                        return decision;
+                    }
                 })+
-                AcceptDecision::Yes
+                decision
             }
 
             fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
@@ -244,6 +262,10 @@ macro_rules! tuples {
 
             fn on_echo_reply(&mut self, reply: &EchoReply<'_>, cx: &mut Cx<'_>) -> bool {
                 $(self.$place.on_echo_reply(reply, cx))||+
+            }
+
+            fn is_for(&self, consumer: ConsumerId) -> bool {
+                $(self.$place.is_for(consumer))||+
             }
 
             fn list_consumers(&self, ranges: &mut Vec<Range<u32>>) {

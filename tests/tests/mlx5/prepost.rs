@@ -12,7 +12,8 @@ use softhca::testing::is_inside;
 use wirepath::counters::Block;
 use wirepath::device::mlx5::{Mlx5Device, Mlx5Rx, Mlx5Tx};
 use wirepath::device::steering::Rule;
-use wirepath::device::{Device, RxQueue, RxState};
+use wirepath::device::{Device, RxQueue};
+use wirepath::forward;
 use wirepath::mem::{Burst, Mbuf, Pool};
 use wirepath::pipeline::tcp::{
     CloseReason, ConnectionId, ConnectionOptions, ListenOptions, SendError, TcpConfig, TcpData, TcpEvent,
@@ -94,13 +95,8 @@ impl RxQueue for Watched {
         burst.len()
     }
 
-    fn state(&self) -> RxState {
-        self.inner.state()
-    }
-
-    fn refresh_counters(&mut self) {
-        self.inner.refresh_counters();
-    }
+    // The test polls.
+    forward!(inner: state, refresh_counters; by_default: wait_fd, arm);
 }
 
 /// A worker on a queue of a software ConnectX, and the values that must live as long as it.

@@ -13,6 +13,11 @@ const TRAITS: [&str; 4] = ["Device", "Queue", "RxQueue", "TxQueue"];
 const INCLUDED: [(&str, &[&str]); 3] =
     [("wait_fd", &["arm"]), ("ring_doorbell", &["defer_doorbell"]), ("prepost", &["preposted", "fire_preposted"])];
 
+/// A method of each trait without a default: an implementation that calls it on a field is around
+/// another one.
+const CALLED: [(&str, &str); 4] =
+    [("Device", ".take_queue("), ("Queue", ".open(pool"), ("RxQueue", ".receive("), ("TxQueue", ".ring_doorbell(")];
+
 /// Folders of the repository that hold packages.
 const FOLDERS: [&str; 7] = ["framework", "sockets", "preload", "rdma", "apps", "benches", "tests"];
 
@@ -26,9 +31,13 @@ fn wrappers_name_each_method_that_has_a_default() {
         for wrapper in wrappers_of(&text) {
             wrappers += 1;
             let missing = wrapper.missing(&contract);
+            let place = file.strip_prefix(&root).unwrap().display();
             if !missing.is_empty() {
-                let place = file.strip_prefix(&root).unwrap().display();
                 wrong.push(format!("{place}: {} misses {}", wrapper.head, missing.join(", ")));
+            }
+            let unknown = wrapper.unknown(&contract);
+            if !unknown.is_empty() {
+                wrong.push(format!("{place}: {} names what has no default: {}", wrapper.head, unknown.join(", ")));
             }
         }
     }
@@ -48,6 +57,11 @@ fn method_that_a_wrapper_misses_is_named() {
     check("    forward!(inner: post, defer, urgent);\n", &[]);
     check("    fn urgent(&mut self) {}\n    forward!(\n        inner: post;\n        by_default: defer\n    );\n", &[]);
     check("    forward!(by_default: defer);\n", &["urgent"]);
+    let called =
+        "impl TxQueue for Timed {\n    fn ring_doorbell(&mut self) {\n        self.tx.ring_doorbell()\n    }\n}\n";
+    assert_eq!(wrappers_of(called).len(), 1);
+    let unknown = wrappers_of("impl TxQueue for Marked<'_> {\n    forward!(by_default: post, defer, gone);\n}\n");
+    assert_eq!(unknown[0].unknown(contract), ["gone", "post"]);
     assert!(wrappers_of("impl TxQueue for Device {\n    fn post(&mut self) {}\n}\n").is_empty());
     assert_eq!(wrappers_of("impl TxQueue for Marked<'_> {\n    forward!(tx: post);\n}\n").len(), 1);
 }
@@ -65,28 +79,40 @@ impl Wrapper<'_> {
         defaults_of(contract, self.of).into_iter().filter(|method| !named.contains(method.as_str())).collect()
     }
 
+    /// What it leaves to a default that the trait does not have.
+    fn unknown(&self, contract: &str) -> Vec<&str> {
+        let defaults = defaults_of(contract, self.of);
+        let kept: BTreeSet<_> = self.lists().filter(|(is_kept, _)| *is_kept).map(|(_, method)| method).collect();
+        kept.into_iter().filter(|method| !defaults.contains(*method)).collect()
+    }
+
+    /// The names in its `forward!`, and whether each is left to the default.
+    fn lists(&self) -> impl Iterator<Item = (bool, &str)> {
+        let lists = self.body.match_indices("forward!(").map(|(start, head)| &self.body[start + head.len()..]);
+        let groups = lists.flat_map(|rest| rest.split(')').next().unwrap().split(';'));
+        groups.flat_map(|group| {
+            let (field, methods) = group.split_once(':').unwrap();
+            let is_kept = field.trim() == "by_default";
+            methods.split(',').map(move |method| (is_kept, method.trim()))
+        })
+    }
+
     /// The methods that it writes, forwards, or leaves to the default.
     fn named(&self) -> BTreeSet<&str> {
         let written =
             self.body.match_indices("\n    fn ").map(|(start, head)| first_name(&self.body[start + head.len()..]));
         let mut named: BTreeSet<_> = written.collect();
-        for (start, head) in self.body.match_indices("forward!(") {
-            let list = self.body[start + head.len()..].split(')').next().unwrap();
-            for group in list.split(';') {
-                let (field, methods) = group.split_once(':').unwrap();
-                for method in methods.split(',').map(str::trim) {
-                    let is_forwarded = field.trim() != "by_default";
-                    let included = INCLUDED.iter().find(|(name, _)| is_forwarded && *name == method);
-                    named.extend(included.into_iter().flat_map(|(_, others)| *others));
-                    named.insert(method);
-                }
-            }
+        for (is_kept, method) in self.lists() {
+            let included = INCLUDED.iter().find(|(name, _)| !is_kept && *name == method);
+            named.extend(included.into_iter().flat_map(|(_, others)| *others));
+            named.insert(method);
         }
         named
     }
 }
 
-/// The implementations in a file that are generic over their own trait, or that forward.
+/// The implementations in a file that are generic over their own trait, that forward, or that call
+/// the trait's method of a field.
 fn wrappers_of(text: &str) -> Vec<Wrapper<'_>> {
     let mut wrappers = Vec::new();
     for (start, _) in text.match_indices("\nimpl").map(|(start, _)| (start + 1, ())).chain([(0, ())]) {
@@ -99,11 +125,18 @@ fn wrappers_of(text: &str) -> Vec<Wrapper<'_>> {
             continue;
         };
         let body = &block[head.len() + 2..head.len() + 2 + rest.find("\n}").map_or(rest.len(), |end| end + 1)];
-        if head.contains(&format!(": {of}")) || body.contains("forward!(") {
+        let (_, called) = CALLED.iter().find(|(name, _)| *name == of).unwrap();
+        let calls = body.match_indices(called).any(|(start, _)| is_field(&body[..start]));
+        if head.contains(&format!(": {of}")) || body.contains("forward!(") || calls {
             wrappers.push(Wrapper { head, of, body });
         }
     }
     wrappers
+}
+
+/// Whether the text ends with a field of `self`.
+fn is_field(text: &str) -> bool {
+    text.trim_end_matches(|c: char| c.is_alphanumeric() || c == '_').ends_with("self.")
 }
 
 /// Whether the head implements the trait, and not one whose name ends as this one's.
