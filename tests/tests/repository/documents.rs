@@ -149,7 +149,6 @@ fn lines_of_documents_and_comments_end_at_100_columns() {
     assert_eq!(long_lines(&format!("// {word}\nlet {word};"), true), [1]);
 }
 
-/// A merge of two branches repeats what both have in another place.
 /// Whose functions have long names too.
 const OTHER_LIBRARIES: [&str; 3] = ["ef_", "zf_", "mlx5_"];
 
@@ -183,6 +182,7 @@ fn tests_that_documents_name_exist() {
     assert!(named > 200, "only {named} names: this test no longer finds them");
 }
 
+/// A merge of two branches repeats what both have in another place.
 #[test]
 fn no_entry_of_the_changelog_stands_twice() {
     let text = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
