@@ -44,7 +44,7 @@ fn messages_are_shown_whole_wherever_calls_cut_them_and_without_the_password() {
     let canceled = OrderCanceled { at_ns: 5.into(), user_ref: 7.into(), quantity: 300.into(), reason };
     let len = canceled.emit(&[], &mut answer).unwrap();
     let answer = soup(PacketType::Sequenced, &answer[..len]);
-    let login = soup(PacketType::LoginRequest, &[b"TRADERSECRET    ".as_slice(), &[b' '; 30]].concat());
+    let login = soup_login();
     let (begin, end) = answer.split_at(9);
     write_log(
         &path,
@@ -75,17 +75,85 @@ fn messages_are_shown_whole_wherever_calls_cut_them_and_without_the_password() {
     assert!(said.len() == expected.len() && said.iter().zip(expected).all(|(said, it)| said.starts_with(it)), "{text}");
 }
 
-#[test]
-fn fields_of_fix_stand_apart_and_the_password_is_not_shown() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("audit");
-    let body = b"35=A\x0149=TRADER\x01554=SECRET\x01";
-    let mut message = [format!("8=FIX.4.4\x019={}\x01", body.len()).as_bytes(), body].concat();
+/// A login of SoupBinTCP.
+fn soup_login() -> Vec<u8> {
+    soup(PacketType::LoginRequest, &[b"TRADERSECRET    ".as_slice(), &[b' '; 30]].concat())
+}
+
+/// A message of FIX that says it has `len` bytes of body.
+fn fix(body: &[u8], len: usize) -> Vec<u8> {
+    let mut message = [format!("8=FIX.4.4\x019={len}\x01").as_bytes(), body].concat();
     let sum = message.iter().fold(0_u8, |sum, &byte| sum.wrapping_add(byte));
     message.extend_from_slice(format!("10={sum:03}\x01").as_bytes());
-    write_log(&path, &[(Direction::Out, &message)]);
-    let text = String::from_utf8(audit(&[], &path).stdout).unwrap();
-    assert!(text.contains("  out   8=FIX.4.4|9=26|35=A|49=TRADER|554=*|10="), "{text}");
+    message
+}
+
+/// What is shown of these calls, without the times.
+fn shown(arguments: &[&str], calls: &[(Direction, &[u8])]) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit");
+    write_log(&path, calls);
+    let text = String::from_utf8(audit(arguments, &path).stdout).unwrap();
+    text.lines().map(|line| line.split_once("  ").unwrap().1.to_owned()).collect()
+}
+
+#[test]
+fn fields_of_fix_stand_apart_and_passwords_are_not_shown() {
+    let body = b"35=A\x0149=TRADER\x0195=8\x0196=SEC\x01RET!\x01554=SECRET\x01925=SECRET\x01\
+                 1401=6\x011402=SEC\x01ET\x011404=SECRET\x0158=95\x01";
+    let shown = shown(&[], &[(Direction::Out, &fix(body, body.len()))]);
+    let expected = "out   8=FIX.4.4|9=91|35=A|49=TRADER|95=8|96=*|554=*|925=*|1401=6|1402=*|1404=*|58=95|10=";
+    assert!(shown.len() == 1 && shown[0].starts_with(expected), "{shown:#?}");
+}
+
+#[test]
+fn login_that_was_cut_does_not_show_its_password() {
+    let (login, cells) = (soup_login(), 3_u64.to_le_bytes());
+    let (begin, end) = login.split_at(30);
+    let shown = shown(
+        &[],
+        &[
+            (Direction::Out, begin),
+            (Direction::Out, &login),
+            (Direction::Out, begin),
+            (Direction::Lost, &cells),
+            (Direction::Out, b"ET\0\0SECRET"),
+            (Direction::Out, end),
+            (Direction::Out, &login),
+        ],
+    );
+    let hidden = |len: usize| format!("out   no whole message: {len} bytes, which may have a password");
+    let (login, lost) = ("out   LoginRequest TRADER".to_owned(), "lost  3 cells of the gateway's ring".to_owned());
+    let expected = [hidden(30), login.clone(), hidden(30), lost, hidden(10 + 19), login];
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn login_that_is_no_message_does_not_show_its_password() {
+    let body = b"35=A\x01554=SECRET\x01";
+    let of_no_type = [b"\0\x2f?", &soup_login()[3..]].concat();
+    for (protocol, login) in [("boe2", soup_login()), ("ouch50", of_no_type), ("fix", fix(body, body.len() - 3))] {
+        let expected = format!("out   no whole message: {} bytes, which may have a password", login.len());
+        assert_eq!(shown(&["--protocol", protocol], &[(Direction::Out, &login)]), [expected], "{protocol}");
+    }
+}
+
+/// The line takes a part of a message, and the rest looks like a login at a glance.
+#[test]
+fn rest_of_a_message_begins_no_connection() {
+    let mut order = [0; 64];
+    let cancel = CancelOrder { user_ref: u32::from_be_bytes(*b"\0\0L\0").into(), quantity: 0.into() };
+    let len = cancel.emit(&[], &mut order).unwrap();
+    let order = soup(PacketType::Unsequenced, &order[..len]);
+    let (begin, end) = order.split_at(order.iter().position(|&byte| byte == b'L').unwrap() - 2);
+    let calls = [(Direction::Out, &soup_login()[..]), (Direction::Out, begin), (Direction::Out, end)];
+    let of_soup = shown(&[], &calls);
+    assert!(of_soup.len() == 2 && of_soup[1].starts_with("out   CancelOrder("), "{of_soup:#?}");
+    let body = b"35=A\x0149=TRADER\x01";
+    let login = fix(body, body.len());
+    let (begin, end) = login.split_at(6);
+    let of_fix = shown(&[], &[(Direction::Out, begin), (Direction::Out, end)]);
+    assert!(of_fix.len() == 1 && of_fix[0].starts_with("out   8=FIX.4.4|"), "{of_fix:#?}");
 }
 
 #[test]

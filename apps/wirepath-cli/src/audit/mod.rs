@@ -46,7 +46,10 @@ pub(crate) fn run(options: &AuditOptions) -> Result<(), Box<dyn Error>> {
                 };
                 let streams = match &mut streams {
                     Some(streams) => streams,
-                    none => none.insert([Stream::new(protocol()?), Stream::new(protocol()?)]),
+                    none => {
+                        let protocol = protocol()?;
+                        none.insert(DIRECTIONS.map(|direction| Stream::new(protocol, direction)))
+                    }
                 };
                 // A login begins a connection: what the last one left unfinished never comes.
                 if direction == Direction::Out && streams[0].is_login(&bytes) {

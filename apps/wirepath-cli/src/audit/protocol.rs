@@ -13,6 +13,12 @@ use order_entry::soupbin::{Packet, PacketType};
 const FIX_LEN_MAX: usize = 64 * 1_024;
 /// A message of FIX begins so.
 const FIX: &[u8] = b"8=FIX";
+/// Tags of FIX whose values are not shown: RawData, Password, NewPassword, EncryptedPassword and
+/// EncryptedNewPassword. Three are data, whose length the field before says.
+const SECRETS: [(&[u8], Option<&[u8]>); 5] =
+    [(b"96=", Some(b"95=")), (b"554=", None), (b"925=", None), (b"1402=", Some(b"1401=")), (b"1404=", Some(b"1403="))];
+/// A login of SoupBinTCP begins so: its length and its type.
+const SOUP_LOGIN: &[u8] = b"\x00\x2fL";
 /// The framing header of iLink 3 has this behind its length.
 const ILINK3: [u8; 2] = [0xfe, 0xca];
 
@@ -33,6 +39,8 @@ pub(super) enum Next {
     Incomplete,
     /// A message of `len` bytes.
     Message { len: usize, text: String },
+    /// `len` bytes that are no message, behind which one may begin.
+    Garbled { len: usize },
     /// No message.
     Unknown,
 }
@@ -66,14 +74,15 @@ impl AuditProtocol {
         }
     }
 
-    /// Whether `bytes` of a client begin a connection.
+    /// Whether `bytes` of a client begin a connection. They may be the rest of a message of which
+    /// the socket took a part, so one byte is no proof.
     pub(super) fn is_login(self, bytes: &[u8]) -> bool {
-        match (self, bytes) {
-            (Self::Ouch50 | Self::Ouch42, [_, _, kind, ..]) => *kind == PacketType::LoginRequest.to_wire(),
-            (Self::Fix, _) => bytes.windows(6).take(64).any(|field| field == b"\x0135=A\x01"),
-            (Self::Boe2, _) => V2::parse(bytes).is_ok_and(|message| message.kind == V2::KINDS.login),
-            (Self::Boe3, _) => V3::parse(bytes).is_ok_and(|message| message.kind == V3::KINDS.login),
-            _ => false,
+        match self {
+            Self::Ouch50 | Self::Ouch42 => bytes.starts_with(SOUP_LOGIN) && bytes[SOUP_LOGIN.len()..].is_ascii(),
+            Self::Fix => bytes.starts_with(FIX) && bytes.windows(6).take(64).any(|field| field == b"\x0135=A\x01"),
+            Self::Boe2 => is_boe_login::<V2>(bytes),
+            Self::Boe3 => is_boe_login::<V3>(bytes),
+            Self::Ilink3 => false,
         }
     }
 
@@ -142,21 +151,39 @@ fn ouch42(kind: PacketType, message: &[u8]) -> Option<String> {
     }
 }
 
-/// Fields as they are, apart by `|`; the password (554) is not shown.
 fn fix(bytes: &[u8]) -> Next {
     match frame(bytes, FIX_LEN_MAX) {
         FixFrame::Incomplete => Next::Incomplete,
-        FixFrame::Message { len } => {
-            let fields = bytes[..len].split(|&byte| byte == 1).map(|field| match field.strip_prefix(b"554=") {
-                Some(_) => "554=*".to_owned(),
-                None => field.escape_ascii().to_string(),
-            });
-            Next::Message { len, text: fields.collect::<Vec<_>>().join("|") }
-        }
-        FixFrame::Garbled { len, .. } => {
-            Next::Message { len, text: format!("no message: {}", bytes[..len].escape_ascii()) }
-        }
+        FixFrame::Message { len } => Next::Message { len, text: fix_fields(&bytes[..len]) },
+        FixFrame::Garbled { len, .. } => Next::Garbled { len },
     }
+}
+
+/// Fields as they are, apart by `|`, and of a secret its tag alone.
+fn fix_fields(mut rest: &[u8]) -> String {
+    let (mut fields, mut before) = (Vec::new(), &b""[..]);
+    while !rest.is_empty() {
+        let secret = SECRETS.iter().find(|(tag, _)| rest.starts_with(tag));
+        // Data may have the separator in it.
+        let data_len = secret.and_then(|(_, len_tag)| number(before.strip_prefix((*len_tag)?)?)).unwrap_or(0);
+        let from = secret.map_or(0, |(tag, _)| tag.len().saturating_add(data_len)).min(rest.len());
+        let len = rest[from..].iter().position(|&byte| byte == 1).map_or(rest.len(), |at| from + at);
+        let field = &rest[..len];
+        fields.push(match secret {
+            Some((tag, _)) => format!("{}*", tag.escape_ascii()),
+            None => field.escape_ascii().to_string(),
+        });
+        (before, rest) = (field, rest.get(len + 1..).unwrap_or_default());
+    }
+    fields.join("|")
+}
+
+fn number(digits: &[u8]) -> Option<usize> {
+    str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn is_boe_login<V: Version>(bytes: &[u8]) -> bool {
+    bytes.starts_with(&V::START) && V::parse(bytes).is_ok_and(|message| message.kind == V::KINDS.login)
 }
 
 fn boe<V: Version>(bytes: &[u8]) -> Next {
