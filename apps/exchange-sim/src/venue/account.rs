@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use market::Symbol;
-use matching_engine::{Event, OnHalt, OrderId, Report};
+use matching_engine::{Event, OnHalt, OrderId, OrderState, Report};
 use order_entry::Text;
 use order_entry::orders::TradeTotals;
 use order_entry::ouch::{AiqStrategy, Capacity, CrossType, Display, Side, TimeInForce, YesNo};
@@ -266,24 +266,30 @@ impl Account {
         match *report {
             Report::Rejected { token, .. } => drop(self.orders.remove(&Key::of(token))),
             Report::Replaced { old, new, .. } => {
-                self.ended.push(Key::of(old.token));
+                self.end(&old);
                 if new.leaves == 0 {
-                    self.ended.push(Key::of(new.token));
+                    self.end(&new);
                 }
             }
             Report::Accepted { order, .. } | Report::Executed { order, .. } | Report::Canceled { order, .. }
                 if order.leaves == 0 =>
             {
-                if order.executed == 0 {
-                    self.orders.remove(&Key::of(order.token));
-                } else {
-                    self.ended.push(Key::of(order.token));
-                }
+                self.end(&order);
             }
             _ => {}
         }
         while let Some(key) = self.ended.pop_unbreakable() {
             self.orders.remove(&key);
+        }
+    }
+
+    /// An order ends. One without a trade is forgotten at once.
+    fn end(&mut self, order: &OrderState) {
+        let key = Key::of(order.token);
+        if order.executed == 0 {
+            self.orders.remove(&key);
+        } else {
+            self.ended.push(key);
         }
     }
 

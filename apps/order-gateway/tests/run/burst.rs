@@ -3,8 +3,10 @@
 use std::cell::RefCell;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::thread;
+use std::time::Duration;
 
 use market::framing::PacketWriter;
 use market::framing::mold_udp64::{MoldHeader, MoldUdp64};
@@ -12,7 +14,8 @@ use market::itch50::{AddOrder, Head, Message};
 use market::{Capacity, Locate};
 use order_entry::journal::Journal;
 use order_entry::risk::KillSwitch;
-use order_gateway::host::{Host, Stream, Waits};
+use order_gateway::host::{Host, Listener, Stream, Waits};
+use order_gateway::standby::{Follower, StandbyLink};
 use order_gateway::{Core, Feed, FeedConfig, Gateway, LineConfig, Run};
 
 use super::common::line::Line;
@@ -20,6 +23,7 @@ use super::common::{Buyer, RESERVE, SECOND, SYMBOL, config};
 use super::{TestRun, turn};
 
 const ORDER: &[u8] = b"order";
+const JOURNAL_LEN: usize = 1 << 16;
 
 /// The socket of the feed, and what the connection to the venue saw of it.
 #[derive(Debug)]
@@ -90,40 +94,63 @@ fn packet(number: u64, side: u8, price: u32) -> Vec<u8> {
     packet.finish().to_vec()
 }
 
-/// What the connection saw in the one turn that finds `burst` behind the first bid and offer.
-fn writes_of(burst: &[Vec<u8>], is_full: bool) -> Vec<Option<u64>> {
-    let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
-    let (receiver, sender) = (UdpSocket::bind(any).unwrap(), UdpSocket::bind(any).unwrap());
-    receiver.set_nonblocking(true).unwrap();
-    sender.connect(receiver.local_addr().unwrap()).unwrap();
-    let seen = Rc::new(Seen { feed: receiver.try_clone().unwrap(), writes: RefCell::default(), is_full });
-    let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
-    let mut session = Line::new();
-    session.order = ORDER;
-    let gateway = Gateway::new(Buyer::default(), Core::new(config(&KillSwitch::new()), session, journal));
-    let mut run: TestRun<Buyer> = Run::new(gateway, LineConfig::new(any), Box::new(Machine(seen.clone())));
-    let books = Capacity { books: 4, orders: 64, levels: 16 };
-    run.feed = Some((Feed::new(&[SYMBOL], &FeedConfig { books, ..FeedConfig::default() }), vec![receiver]));
-    assert!(turn(&mut run)[0].starts_with("connected"));
-    let arrive = |packets: &[Vec<u8>]| {
-        packets.iter().for_each(|packet| assert_eq!(sender.send(packet).unwrap(), packet.len()));
-        while seen.next_packet().is_none() {
+/// A run with a connection to its venue, and who sends the packets of its feed.
+struct Bench {
+    run: TestRun<Buyer>,
+    seen: Rc<Seen>,
+    sender: UdpSocket,
+}
+
+impl Bench {
+    /// The strategy has seen a bid and an offer, and its orders pass from now on.
+    fn new(is_full: bool, standby: Option<StandbyLink>) -> Self {
+        let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+        let (receiver, sender) = (UdpSocket::bind(any).unwrap(), UdpSocket::bind(any).unwrap());
+        receiver.set_nonblocking(true).unwrap();
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        let seen = Rc::new(Seen { feed: receiver.try_clone().unwrap(), writes: RefCell::default(), is_full });
+        let journal = Journal::create(vec![0; JOURNAL_LEN], 7, 0, RESERVE).unwrap();
+        let mut session = Line::new();
+        session.order = ORDER;
+        let gateway = Gateway::new(Buyer::default(), Core::new(config(&KillSwitch::new()), session, journal));
+        let mut run: TestRun<Buyer> = Run::new(gateway, LineConfig::new(any), Box::new(Machine(seen.clone())));
+        let books = Capacity { books: 4, orders: 64, levels: 16 };
+        run.feed = Some((Feed::new(&[SYMBOL], &FeedConfig { books, ..FeedConfig::default() }), vec![receiver]));
+        assert!(turn(&mut run)[0].starts_with("connected"));
+        run.standby = standby;
+        let mut bench = Self { run, seen, sender };
+        bench.arrive(&[packet(1, b'S', 1_000_100), packet(2, b'B', 1_000_000)]);
+        turn(&mut bench.run);
+        let has_ordered = !bench.run.gateway.strategy().ids.is_empty();
+        assert!(!has_ordered && bench.seen.writes.borrow().is_empty(), "orders do not pass yet");
+        bench.run.gateway.core_mut().arm(SECOND);
+        bench
+    }
+
+    fn arrive(&self, packets: &[Vec<u8>]) {
+        packets.iter().for_each(|packet| assert_eq!(self.sender.send(packet).unwrap(), packet.len()));
+        while self.seen.next_packet().is_none() {
             thread::yield_now();
         }
-    };
-    arrive(&[packet(1, b'S', 1_000_100), packet(2, b'B', 1_000_000)]);
-    turn(&mut run);
-    assert!(run.gateway.strategy().ids.is_empty() && seen.writes.borrow().is_empty(), "orders do not pass yet");
-    run.gateway.core_mut().arm(SECOND);
-    arrive(burst);
-    turn(&mut run);
-    seen.writes.take()
+    }
+}
+
+/// What the connection saw in the one turn that finds `burst` behind the first bid and offer.
+fn writes_of(burst: &[Vec<u8>], is_full: bool) -> Vec<Option<u64>> {
+    let mut bench = Bench::new(is_full, None);
+    bench.arrive(burst);
+    turn(&mut bench.run);
+    bench.seen.writes.take()
+}
+
+/// Packets with these numbers, each of which causes an order.
+fn orders(numbers: RangeInclusive<u64>) -> Vec<Vec<u8>> {
+    numbers.map(|number| packet(number, b'B', 1_000_000 + number as u32)).collect()
 }
 
 #[test]
 fn order_leaves_before_the_next_packet_of_its_burst_is_read() {
-    let burst: Vec<_> = (3..=6).map(|number| packet(number, b'B', 1_000_000 + number as u32)).collect();
-    assert_eq!(writes_of(&burst, false), [Some(4), Some(5), Some(6), None]);
+    assert_eq!(writes_of(&orders(3..=6), false), [Some(4), Some(5), Some(6), None]);
 }
 
 #[test]
@@ -134,4 +161,64 @@ fn packets_that_cause_no_order_make_no_write() {
     // What the connection did not take is tried again at the end of the turn, and not by each
     // packet.
     assert_eq!(writes_of(&burst, true), [Some(5), None]);
+}
+
+/// A standby's connection: what is written there it takes at once.
+#[derive(Debug)]
+struct Standby(Follower<Vec<u8>>);
+
+impl Read for Standby {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let len = self.0.to_send().len().min(into.len());
+        if len == 0 {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        into[..len].copy_from_slice(&self.0.to_send()[..len]);
+        self.0.sent(len);
+        Ok(len)
+    }
+}
+
+impl Write for Standby {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.receive(bytes, SECOND).map_err(io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Stream for Standby {
+    fn reset(self: Box<Self>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Where one standby connects.
+#[derive(Debug)]
+struct OneStandby(RefCell<Option<Standby>>);
+
+impl Listener for OneStandby {
+    fn accept(&self) -> Option<Box<dyn Stream>> {
+        Some(Box::new(self.0.take()?))
+    }
+}
+
+/// Its order cannot leave in this turn, and those of the packets behind it would only grow old.
+#[test]
+fn packet_whose_order_waits_for_the_standby_is_the_last_of_its_turn() {
+    let mut standby = Follower::new(77, vec![0; JOURNAL_LEN]).unwrap();
+    standby.connected();
+    let listener = OneStandby(RefCell::new(Some(Standby(standby))));
+    let link = StandbyLink::new(Box::new(listener), Duration::from_secs(60), 0);
+    let mut bench = Bench::new(false, Some(link));
+    bench.arrive(&orders(3..=6));
+    let mut next = || {
+        turn(&mut bench.run);
+        (bench.seen.next_packet(), bench.seen.writes.take().len())
+    };
+    // The second turn gives the standby the record of the first order, and the third has its word.
+    assert_eq!([next(), next(), next()], [(Some(4), 0), (Some(5), 0), (Some(6), 1)]);
 }

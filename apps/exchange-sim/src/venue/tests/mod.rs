@@ -353,6 +353,17 @@ fn orders_that_ended_are_known_while_a_trade_of_theirs_can_be_broken_and_no_long
 }
 
 #[test]
+fn replaced_order_without_a_trade_is_known_no_longer() {
+    let mut venue = venue(&[]);
+    send!(venue, 0, enter(1, Side::BUY, 100, TEN));
+    for number in 2..50 {
+        send!(venue, 0, replace(number - 1, number, 100, TEN - 100 * u64::from(number % 2)));
+    }
+    assert_eq!(story(&venue, 0).last().map(String::as_str), Some("replaced 48 by 49 100"));
+    assert_eq!(venue.accounts()[0].orders.len(), 1);
+}
+
+#[test]
 fn same_seed_gives_the_same_bytes_to_all() {
     for seed in 0..5 {
         let [(first, feed), (second, again)] = [(); 2].map(|()| random_day(seed));
