@@ -19,6 +19,7 @@ use crate::engine::file::{self, FileKind, Unread};
 use crate::engine::group::Engines;
 use crate::engine::table::FileId;
 use crate::sys::SharedFlag;
+use crate::{config, sys};
 
 /// Gives up the datagram sockets that nobody has used. Where a thread waits, it may wait on one.
 pub(super) fn leave_datagrams(engines: &mut Engines) {
@@ -56,9 +57,12 @@ fn leave(engine: &mut Engine, file: FileId, id: SocketId) {
     engine.files.mark(file);
 }
 
+/// What the program has read from the twin, it has used as well.
 fn unused(engine: &mut Engine) -> Vec<(FileId, SocketId)> {
     let datagrams = engine.files.iter().filter_map(|(idx, file)| match &file.what {
-        FileKind::Socket(socket) if socket.kind == Kind::Datagram => Some((idx, socket.ours()?)),
+        FileKind::Socket(socket) if socket.kind == Kind::Datagram && socket.twin_reads == 0 => {
+            Some((idx, socket.ours()?))
+        }
         FileKind::Socket(_) | FileKind::Set(_) => None,
     });
     let datagrams: Vec<_> = datagrams.collect();
@@ -73,28 +77,39 @@ pub(super) const NOT_AGAIN: &str = "given up before a fork or for a new broker, 
 /// Offloads a socket that was left, because this process uses it. Where that fails it stays with
 /// the kernel.
 pub(super) fn take_up(engine: &mut Engine, file: FileId) -> Result<(), Errno> {
-    let socket = engine.files.socket(file)?;
-    socket.set_left(false);
-    let unread = socket.unread.take();
+    engine.files.socket(file)?.set_left(false);
     let twin = engine.files.twin(file)?;
     match ports::bind_datagrams(engine, file, twin) {
-        Ok(()) => put_unread(engine, file, unread),
+        Ok(()) => (),
         Err(Errno::EADDRINUSE) => keep(engine, file, ELSEWHERE)?,
         Err(_) => keep(engine, file, NOT_AGAIN)?,
     }
+    put_unread(engine, file);
     engine.files.mark(file);
     Ok(())
 }
 
-/// Gives a socket the datagrams that waited at the `fork`, unless another process has them, or the
-/// socket is the kernel's here.
-fn put_unread(engine: &mut Engine, file: FileId, unread: Option<Unread>) {
-    let (Some(id), Some(unread)) = (engine.files.socket(file).ok().and_then(|socket| socket.ours()), unread) else {
-        return;
-    };
+/// Gives a socket the datagrams that waited at the `fork`, unless another process has them. Where
+/// the socket is the kernel's here, only another process can have them, and a sentence says so.
+fn put_unread(engine: &mut Engine, file: FileId) {
+    let Ok(socket) = engine.files.socket(file) else { return };
+    let (id, why) = (socket.ours(), socket.why);
+    let Some(unread) = socket.unread.take() else { return };
+    let Some(id) = id else { return say_that_they_are_not_read(&unread, why) };
     if let Some((datagrams, ago)) = unread.take() {
         let ago = Duration::from_nanos(ago.as_nanos() as u64);
         let _ = engine.call(|sockets, cx| sockets.put_unread(id, &datagrams, ago, cx));
+    }
+}
+
+fn say_that_they_are_not_read(unread: &Unread, why: &str) {
+    let count = unread.count();
+    if count > 0 {
+        config::say(format_args!(
+            "process {} does not get the {count} datagrams that came for a socket before a fork, because the socket is \
+             the kernel's here ({why}); they are lost unless another process of the fork reads them",
+            sys::getpid()
+        ));
     }
 }
 

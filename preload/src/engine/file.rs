@@ -101,6 +101,11 @@ impl Unread {
         Self { datagrams, since: Instant::now(), is_taken }
     }
 
+    /// How many there are; 0 if another process has them.
+    pub(crate) fn count(&self) -> usize {
+        if self.is_taken.is_set() { 0 } else { self.datagrams.len() }
+    }
+
     /// The datagrams, and the time since they were taken out of their socket; `None`: another
     /// process has them.
     pub(crate) fn take(self) -> Option<(Vec<UnreadDatagram>, Duration)> {

@@ -531,6 +531,11 @@ impl SharedFlag {
         // SAFETY: the page was mapped for this flag, which is its first word.
         unsafe { self.0.as_ref() }.swap(1, Ordering::Relaxed) == 0
     }
+
+    pub(crate) fn is_set(&self) -> bool {
+        // SAFETY: as in `set_first`.
+        unsafe { self.0.as_ref() }.load(Ordering::Relaxed) != 0
+    }
 }
 
 impl Drop for SharedFlag {

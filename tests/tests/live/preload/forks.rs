@@ -153,22 +153,60 @@ fn datagrams_that_nobody_had_read_at_a_fork_are_read_once_by_the_process_that_re
         let Some(wire) = wire(test, &["python3"]) else { return };
         let arguments: Vec<_> = ["-c", HAS_UNREAD].into_iter().chain(reads.split(' ')).collect();
         let server = start(&wire, "python3", &arguments);
-        let caller = wire.far.run(|| UdpSocket::bind((THEIRS, 0)).unwrap());
-        caller.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
-        let is_answered = |word: &[u8]| {
-            caller.send_to(word, (OURS, 7_342)).unwrap();
-            let mut bytes = [0; 8];
-            caller.recv(&mut bytes).is_ok_and(|len| bytes[..len] == *word)
-        };
-        wait_until("it is bound", || is_answered(b"bound"));
-        let tell = |word: &[u8]| caller.send_to(word, (OURS, 7_341)).unwrap();
-        [b"1", b"2", b"3"].into_iter().for_each(|word| _ = tell(word));
-        assert!(is_answered(b"sent"), "{reads}");
-        tell(b"end");
+        send_three(&wire, reads).send_to(b"end", (OURS, 7_341)).unwrap();
         // A child that comes second gets no queue, and its sentence follows.
         let said = server.finish();
         assert!(said.starts_with("[b'1', b'2', b'3', b'end']\nnone\n"), "{reads}: {said}");
     }
+}
+
+/// A process with datagrams that it has not read when it forks, and whose child gets no queue,
+/// because it keeps the only one for another socket. The child looks first.
+const KEEPS_THE_QUEUE: &str = "
+import os, socket, struct
+server, asked = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for each in range(2)]
+server.bind(('0.0.0.0', 7341))
+asked.bind(('0.0.0.0', 7342))
+word = b''
+while word != b'sent':
+    word, caller = asked.recvfrom(64)
+    asked.sendto(word, caller)
+if os.fork() == 0:
+    try:
+        print(server.recv(64, socket.MSG_DONTWAIT), flush=True)
+    except BlockingIOError:
+        print('none', flush=True)
+    os._exit(0)
+os.wait()
+server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack('ll', 20, 0))
+print([server.recv(64) for each in range(3)], flush=True)
+";
+
+#[test]
+fn datagrams_that_a_child_without_a_queue_does_not_get_are_its_parents_and_a_sentence_says_so() {
+    let test = "datagrams_that_a_child_without_a_queue_does_not_get_are_its_parents_and_a_sentence_says_so";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let server = start(&wire, "python3", &["-c", KEEPS_THE_QUEUE]);
+    send_three(&wire, "");
+    let said = server.finish();
+    assert!(said.starts_with("none\n[b'1', b'2', b'3']\n"), "{said}");
+    assert!(said.contains("does not get the 3 datagrams that came for a socket before a fork"), "{said}");
+}
+
+/// Sends three datagrams to a server's port 7341, and returns once it has them; its port 7342
+/// answers. The caller is returned.
+fn send_three(wire: &Wire, what: &str) -> UdpSocket {
+    let caller = wire.far.run(|| UdpSocket::bind((THEIRS, 0)).unwrap());
+    caller.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let is_answered = |word: &[u8]| {
+        caller.send_to(word, (OURS, 7_342)).unwrap();
+        let mut bytes = [0; 8];
+        caller.recv(&mut bytes).is_ok_and(|len| bytes[..len] == *word)
+    };
+    wait_until("it is bound", || is_answered(b"bound"));
+    [b"1", b"2", b"3"].into_iter().for_each(|word| _ = caller.send_to(word, (OURS, 7_341)).unwrap());
+    assert!(is_answered(b"sent"), "{what}");
+    caller
 }
 
 /// A process that has used its datagram socket, and a child that uses it too.
@@ -193,6 +231,29 @@ fn datagram_socket_that_its_parent_has_used_is_the_kernels_in_a_child_and_the_se
     assert!(said.starts_with("b'echo'\n"), "{said}");
     assert!(said.contains("its datagram sockets send and receive by the kernel here"), "{said}");
     assert_eq!(counter_of(&wire.near, "Udp:", "OutDatagrams"), before + 1);
+}
+
+/// A server that is asked by loopback, and has a child answer.
+const ASKED_BY_LOOPBACK: &str = "
+import os, socket
+server, asks = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for each in range(2)]
+server.bind(('0.0.0.0', 7343))
+asks.sendto(b'ask', ('127.0.0.1', 7343))
+word, caller = server.recvfrom(64)
+if os.fork() == 0:
+    server.sendto(word, caller)
+    os._exit(0)
+os.wait()
+print(asks.recv(64), flush=True)
+";
+
+#[test]
+fn datagram_socket_that_was_read_by_loopback_alone_stays_its_parents() {
+    let test = "datagram_socket_that_was_read_by_loopback_alone_stays_its_parents";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let said = text(&run(&wire, "python3", &["-c", ASKED_BY_LOOPBACK]));
+    assert!(said.starts_with("b'ask'\n"), "{said}");
+    assert!(said.contains("its datagram sockets send and receive by the kernel here"), "{said}");
 }
 
 /// As a server that passes its listener on to the next program does.

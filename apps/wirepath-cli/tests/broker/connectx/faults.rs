@@ -53,6 +53,62 @@ fn rings_that_fail_are_reset_by_the_broker_and_no_byte_is_lost() {
     again(&mut stream, 100_000);
 }
 
+/// For each line that it reads, waits a moment for a datagram, and says what has come.
+const LOOKS: &str = "\
+import socket, sys
+own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+own.bind(('', int(sys.argv[1])))
+own.settimeout(0.3)
+print('ready', flush=True)
+for line in sys.stdin:
+    try: print(own.recv(2048).decode(), flush=True)
+    except TimeoutError: print('nothing', flush=True)
+";
+
+fn signal(process: u32, name: &str) {
+    let sent = Command::new("kill").args([name, &process.to_string()]).status();
+    assert!(sent.unwrap().success(), "{name} {process}");
+}
+
+#[test]
+fn program_goes_to_sleep_and_wakes_by_its_timer_while_the_broker_of_its_connectx_stands_still() {
+    let test = "program_goes_to_sleep_and_wakes_by_its_timer_while_the_broker_of_its_connectx_stands_still";
+    let Some(rig) = connectx(test) else { return };
+    let (mut child, mut said) = started(&rig, rig.command(SERVED, &["python3", "-c", LOOKS, "7005"]), "ready\n");
+    let mut look = || {
+        writeln!(child.stdin.as_mut().unwrap()).unwrap();
+        next_line(&mut said)
+    };
+    assert_eq!(look(), "nothing\n");
+    // The broker is the child of the process that has the NIC.
+    let parent = rig.broker.id();
+    let broker = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
+    let broker = broker.trim().parse().unwrap_or(parent);
+    signal(broker, "-STOP");
+    let words = [look(), look()];
+    signal(broker, "-CONT");
+    assert_eq!(words, ["nothing\n", "nothing\n"]);
+    rig.wire.socket((THEIRS, 0)).send_to(b"a tick", (OURS, 7_005)).unwrap();
+    wait_until("the datagram arrives", || look() == "a tick\n");
+    end(child);
+}
+
+#[test]
+fn broker_of_a_connectx_that_may_not_resolve_neighbors_does_not_start_and_says_why() {
+    let test = "broker_of_a_connectx_that_may_not_resolve_neighbors_does_not_start_and_says_why";
+    if !has_program(test, "setpriv") {
+        return;
+    }
+    let Some(rig) = connectx(test) else { return };
+    let mut command = softhca::testing::command(&["--wire", NEAR]).unwrap();
+    command.args(["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin"]);
+    command.arg(rig.folder.path().join("wirepath")).args(["broker", "--interface", &rig.port, "--socket"]);
+    command.arg(rig.folder.path().join("another")).env("WIREPATH_SHM", rig.folder.path().join("shm"));
+    let output = rig.wire.near.run(|| command.output()).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("give the process CAP_NET_ADMIN"), "{said}");
+}
+
 /// The sum of the counters of all programs whose names end so.
 fn counter(rig: &Rig, half: &str, name: &str) -> u64 {
     let report = report(rig, "stats");
