@@ -23,32 +23,58 @@ const LEASE_NS: u64 = SECOND;
 
 /// A connection that says some bytes, and nothing more.
 #[derive(Debug)]
-struct HalfOpen(Vec<u8>);
+struct HalfOpen {
+    says: Vec<u8>,
+    /// A write finds that it was reset.
+    is_reset: bool,
+}
 
 impl HalfOpen {
+    fn saying(says: Vec<u8>) -> Self {
+        Self { says, is_reset: false }
+    }
+
     /// Of a standby with an empty copy.
     fn standby(name: u64) -> Self {
-        let mut standby = Follower::new(name, vec![0; 1 << 16]).unwrap();
-        standby.connected();
-        Self(standby.to_send().to_vec())
+        Self::saying(follows(name))
     }
+
+    /// Of one that dies while it connects.
+    fn dying(name: u64) -> Self {
+        Self { says: follows(name), is_reset: true }
+    }
+}
+
+/// What a standby with an empty copy says first.
+fn follows(name: u64) -> Vec<u8> {
+    let mut standby = Follower::new(name, vec![0; 1 << 16]).unwrap();
+    standby.connected();
+    standby.to_send().to_vec()
+}
+
+/// What it says first, and its last word.
+fn follows_and_leaves(name: u64) -> Vec<u8> {
+    let mut standby = Follower::new(name, vec![0; 1 << 16]).unwrap();
+    standby.connected();
+    standby.leave();
+    standby.to_send().to_vec()
 }
 
 impl Read for HalfOpen {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.0.is_empty() {
+        if self.says.is_empty() {
             return Err(ErrorKind::WouldBlock.into());
         }
-        let len = buffer.len().min(self.0.len());
-        buffer[..len].copy_from_slice(&self.0[..len]);
-        self.0.drain(..len);
+        let len = buffer.len().min(self.says.len());
+        buffer[..len].copy_from_slice(&self.says[..len]);
+        self.says.drain(..len);
         Ok(len)
     }
 }
 
 impl Write for HalfOpen {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(bytes.len())
+        if self.is_reset { Err(ErrorKind::ConnectionReset.into()) } else { Ok(bytes.len()) }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -91,7 +117,7 @@ impl Answering {
 impl Read for Answering {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut standby = self.standby.borrow_mut();
-        let len = HalfOpen(standby.to_send().to_vec()).read(buffer)?;
+        let len = HalfOpen::saying(standby.to_send().to_vec()).read(buffer)?;
         standby.sent(len);
         Ok(len)
     }
@@ -151,7 +177,7 @@ impl Host for Machine {
     }
 
     fn connect(&self, _to: SocketAddrV4, _waits: Waits) -> io::Result<Box<dyn Stream>> {
-        Ok(Box::new(HalfOpen(Vec::new())))
+        Ok(Box::new(HalfOpen::saying(Vec::new())))
     }
 }
 
@@ -246,6 +272,23 @@ impl World {
     fn may_send(&self) -> bool {
         self.run.standby.as_ref().unwrap().may_send(self.clock.get())
     }
+
+    /// The standby that a gateway waits for which begins with the journal.
+    fn named(&self) -> u64 {
+        let memory = self.run.gateway.core().journal().memory().bytes.clone();
+        Core::recover(config(&KillSwitch::new()), Line::new(), memory, RESERVE).unwrap().1.standby()
+    }
+
+    /// With a standby that has attached, and whose connection has ended.
+    fn attached() -> Self {
+        let mut world = Self::new();
+        world.waiting.0.borrow_mut().push(HalfOpen::standby(77));
+        world.turn(0);
+        world.turn(1);
+        assert!(world.turn(4 * LEASE_NS).contains("it is silent"));
+        assert_eq!(world.named(), 77);
+        world
+    }
 }
 
 #[test]
@@ -279,10 +322,47 @@ fn standby_that_is_silent_for_four_leases_makes_room_for_its_next_connection() {
     assert!(world.waiting.0.borrow().is_empty());
 }
 
+/// It would promise not to trade, and the journal would not know it.
+#[test]
+fn standby_that_dies_in_the_turn_in_which_it_attaches_attaches_when_it_comes_again() {
+    let mut world = World::new();
+    world.waiting.0.borrow_mut().push(HalfOpen::dying(77));
+    let said = world.turn(0);
+    assert!(said.contains("has ended") && !said.contains("a standby follows"), "{said}");
+    // It was asked for nothing, so nothing waits for it.
+    world.turn(LEASE_NS);
+    assert!(world.may_send() && world.named() == 0);
+    world.waiting.0.borrow_mut().push(HalfOpen::standby(77));
+    assert!(world.turn(1).contains("a standby follows"));
+    assert_eq!(world.named(), 77);
+}
+
+#[test]
+fn last_word_of_a_standby_counts_where_nothing_can_be_sent_to_it_any_more() {
+    let mut world = World::attached();
+    world.waiting.0.borrow_mut().push(HalfOpen { says: follows_and_leaves(77), is_reset: true });
+    let said = world.turn(1);
+    assert!(said.contains("the standby has left") && !said.contains("has ended"), "{said}");
+    assert!(world.may_send() && world.named() == 0);
+}
+
+/// What it says would be taken, and not written down.
+#[test]
+fn nothing_counts_that_comes_behind_the_last_word_of_a_standby() {
+    let mut world = World::attached();
+    let says = [follows_and_leaves(77), follows(77)].concat();
+    world.waiting.0.borrow_mut().push(HalfOpen::saying(says));
+    assert!(world.turn(1).contains("the standby has left"));
+    world.turn(LEASE_NS);
+    assert!(world.may_send() && world.named() == 0);
+    world.waiting.0.borrow_mut().push(HalfOpen::standby(78));
+    assert!(world.turn(1).contains("a standby follows"), "its connection has ended");
+}
+
 #[test]
 fn connection_that_says_nothing_makes_room_for_a_standby() {
     let mut world = World::new();
-    world.waiting.0.borrow_mut().extend([HalfOpen::standby(77), HalfOpen(Vec::new())]);
+    world.waiting.0.borrow_mut().extend([HalfOpen::standby(77), HalfOpen::saying(Vec::new())]);
     assert!(!world.turn(0).contains("a standby follows"));
     world.turn(5 * SECOND);
     assert!(world.turn(1).contains("a standby follows"));

@@ -208,12 +208,15 @@ impl StandbyLink {
     ) -> Result<Option<PrimaryEvent>, String> {
         let Some(stream) = &mut self.stream else { return Ok(None) };
         let mut buffer = [0; 4_096];
-        let mut event = None;
         match stream.read(&mut buffer) {
             Ok(0) => return Err("it was closed".to_owned()),
             Ok(len) => {
                 self.heard_at_ns = now_ns;
-                event = self.primary.receive(&buffer[..len], journal)?;
+                let last_word = self.primary.receive(&buffer[..len], journal)?;
+                if last_word.is_some() {
+                    self.part(now_ns);
+                    return Ok(last_word);
+                }
             }
             Err(error) if is_nothing(&error) => {
                 let silence_ns = now_ns.saturating_sub(self.heard_at_ns);
@@ -229,9 +232,22 @@ impl StandbyLink {
             self.ended.clear();
             report("the mirror's memory is written from now on");
         }
-        event = event.or(self.primary.poll(now_ns, journal));
-        self.flush()?;
-        Ok(event)
+        let attached = self.primary.poll(now_ns, journal);
+        let flushed = self.flush();
+        if flushed.is_err() && attached.is_some() {
+            // Nobody has written it down, and it was asked for nothing.
+            self.primary.dismiss();
+        }
+        flushed.map(|()| attached)
+    }
+
+    /// The standby has left, and nothing can take its last word back: not what it says behind it,
+    /// and not a connection that takes no more.
+    fn part(&mut self, now_ns: u64) {
+        if self.writer.is_some() {
+            self.retry_at_ns = now_ns.saturating_add(PAUSE_NS);
+        }
+        self.disconnect();
     }
 
     fn flush(&mut self) -> Result<(), String> {

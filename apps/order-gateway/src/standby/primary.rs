@@ -190,7 +190,7 @@ impl Primary {
         self.out.drain(..len);
     }
 
-    /// Takes bytes of the standby. On an error the connection is closed.
+    /// Takes bytes of the standby. On an error, and behind its last word, the connection is closed.
     pub fn receive<M: JournalMemory>(
         &mut self,
         bytes: &[u8],
@@ -200,11 +200,13 @@ impl Primary {
         let mut pending = core::mem::take(&mut self.pending);
         let mut event = None;
         let taken = take_frames(&mut pending, |frame| {
-            event = self.take(frame, journal)?.or(event);
+            // What comes behind its last word is nobody's.
+            if event.is_none() {
+                event = self.take(frame, journal)?;
+            }
             Ok(())
         });
-        if event == Some(PrimaryEvent::Left) {
-            // Its last word counts, whatever it sends behind that.
+        if event.is_some() {
             return Ok(event);
         }
         taken?;
