@@ -25,7 +25,7 @@ pub(crate) struct Responder {
     /// The last packet that was done and is answered by an acknowledgment. A READ or an atomic
     /// operation is answered by data, which may be lost: Linux rxe takes an acknowledgment of its
     /// number for that, and completes it without a byte.
-    acknowledged: Psn,
+    last_acknowledged: Psn,
     /// Messages that are done.
     messages: u32,
     pub(super) incoming: Incoming,
@@ -35,6 +35,9 @@ pub(crate) struct Responder {
     is_established: bool,
     /// Over an unreliable connection: the message lacks a part, and is dropped to its end.
     pub(super) is_dropping: bool,
+    /// So many READs are behind `last_acknowledged` that it might compare as a number to come. The
+    /// peer waits for none of before.
+    is_stale: bool,
 }
 
 /// The message that has begun.
@@ -59,6 +62,10 @@ pub(super) struct Write {
     remaining: u32,
 }
 
+/// Packets of READs and atomic operations alone, behind which no acknowledgment is sent again: half
+/// of the numbers that can be compared.
+const STALE_AFTER: u32 = 1 << 22;
+
 /// Why a request is not executed.
 pub(super) enum Refusal {
     /// There is no receive for it.
@@ -73,7 +80,18 @@ const NO_ACCESS: Refusal = Refusal::Nak(Nak::RemoteAccess, Status::LocalAccess);
 impl Responder {
     /// Begins at a sequence number.
     pub(super) fn start(&mut self, psn: Psn) {
-        *self = Self { expected: psn, acknowledged: psn.plus(0xff_ffff), ..Self::default() };
+        *self = Self { expected: psn, last_acknowledged: psn.plus(0xff_ffff), ..Self::default() };
+    }
+
+    /// Goes on behind a request whose answer by data has `count` packets.
+    fn pass(&mut self, count: u32) {
+        self.is_stale |= self.expected.behind(self.last_acknowledged) + count > STALE_AFTER;
+        self.expected = self.expected.plus(count);
+    }
+
+    /// What acknowledges anew, if anything does.
+    fn acknowledged(&self) -> Option<Psn> {
+        (!self.is_stale).then_some(self.last_acknowledged)
     }
 
     /// Messages that are done.
@@ -92,7 +110,7 @@ impl Qp {
             return if ahead > 0 { self.miss_a_packet(psn) } else { self.take_duplicate(psn, message) };
         }
         self.responder.is_silent = false;
-        self.answers.withdraw_nak(psn, self.responder.acknowledged);
+        self.answers.withdraw_nak(psn, self.responder.acknowledged());
         match self.execute(tables, bth, message) {
             Ok(()) => {}
             Err(Refusal::NotReady) => {
@@ -145,7 +163,11 @@ impl Qp {
             }
             // Also behind a NAK that was sent: where it was lost, the peer may have no room for the
             // packet that it named before the others are acknowledged.
-            _ => self.answers.acknowledge_again(self.responder.acknowledged),
+            _ => {
+                if let Some(done) = self.responder.acknowledged() {
+                    self.answers.acknowledge_again(done);
+                }
+            }
         }
     }
 
@@ -329,14 +351,14 @@ impl Qp {
     fn answer(&mut self, bth: &Bth, data: ResourceData, count: u32) {
         self.responder.messages = self.responder.messages.wrapping_add(1);
         self.answers.push(data, bth.psn(), self.responder.messages, count);
-        self.responder.expected = bth.psn().plus(count);
+        self.responder.pass(count);
     }
 
     /// The packet is done.
     #[inline]
     fn accept(&mut self, bth: &Bth, count: u32) {
         self.responder.expected = bth.psn().plus(count);
-        self.responder.acknowledged = bth.psn();
+        (self.responder.last_acknowledged, self.responder.is_stale) = (bth.psn(), false);
         if bth.ack_request() && self.transport == Transport::Rc {
             self.answers.acknowledge_done(bth.psn());
         }
@@ -381,5 +403,23 @@ impl Qp {
             _ => Event::QpRequestError(self.handle),
         });
         self.enter_error(tables);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_of_the_last_acknowledgment_is_never_one_to_come_however_many_reads_are_behind_it() {
+        for count in [1 << 16, 1 << 21, (1 << 22) - 1, 1 << 22, (1 << 23) - 1, 1 << 23] {
+            let mut responder = Responder::default();
+            responder.start(Psn::new(5));
+            for _ in 0..600 {
+                responder.pass(count);
+                let is_before = |done: Psn| responder.expected.since(done) > 0;
+                assert!(responder.acknowledged().is_none_or(is_before), "READs of {count} packets");
+            }
+        }
     }
 }

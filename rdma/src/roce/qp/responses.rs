@@ -125,7 +125,7 @@ impl Answers {
     /// The expected packet has come. What a NAK that waits has acknowledged stays so, up to
     /// `acknowledged`; it goes itself only if no packet is missing that was dropped.
     #[inline]
-    pub(super) fn withdraw_nak(&mut self, psn: Psn, acknowledged: Psn) {
+    pub(super) fn withdraw_nak(&mut self, psn: Psn, acknowledged: Option<Psn>) {
         let Some((at, waits)) = self.acknowledgment else { return };
         let is_withdrawn = match waits {
             Acknowledgment::Ack => false,
@@ -133,7 +133,7 @@ impl Answers {
             Acknowledgment::Rnr | Acknowledgment::Nak(_) => true,
         };
         if is_withdrawn {
-            self.acknowledgment = Some((acknowledged, Acknowledgment::Ack));
+            self.acknowledgment = acknowledged.map(|done| (done, Acknowledgment::Ack));
         }
     }
 
