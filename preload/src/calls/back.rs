@@ -8,16 +8,16 @@
 //! their descriptors name them, has read what came by the old queue, and has no thread that sleeps
 //! in a call. A thread that is between two looks of a call meanwhile gets `EINTR`.
 
-use core::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use sockets::{Kind, Ready, SocketId};
 use wirepath::device::af_xdp::does_broker_answer;
+use wirepath::worker::broker::ports_of_kernels_connections;
 
 use super::listener::{self, MAY_BE_IDLE_IN_SETS};
 use super::{begin_connect, keep, left, offload};
-use crate::engine::file::{FileKind, Owner, Socket};
+use crate::engine::file::FileKind;
 use crate::engine::group::Engines;
 use crate::engine::table::FileId;
 use crate::engine::wait::readable;
@@ -30,18 +30,26 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// stopped.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(20);
 
-/// The reason of a listener whose connections the kernel has accepted meanwhile: they would be
-/// reset if its frames were ours again.
-const HAS_CONNECTIONS: &str = "the kernel has accepted connections of it, while there was no broker";
+/// The reason of a listener at whose port the kernel has connections, which it has accepted
+/// meanwhile for this process or for another one that shares the listener: they would be reset if
+/// the frames of the port came here again.
+const HAS_CONNECTIONS: &str = "the kernel has connections at its port, of the time without a broker";
 
 /// A call begins, and an engine may have lost its broker.
 #[cold]
 pub(super) fn look_for_broker() {
-    if !is_due() || !is_any(Engine::awaits_broker) || !thread::uninterrupted(answers) {
+    if !is_due() || !is_any(Engine::awaits_broker) {
+        return;
+    }
+    if thread::uninterrupted(is_another_interface) {
+        return give_up_waiting();
+    }
+    // What this process knows comes first: the broker is not asked by one that cannot come back.
+    if !may_all_begin_anew(&mut Engines::enter(engine::all())) || !thread::uninterrupted(answers) {
         return;
     }
     let mut engines = Engines::enter(engine::all());
-    if !engines.iter_mut().all(may_begin_anew) {
+    if !may_all_begin_anew(&mut engines) {
         return;
     }
     let mut files = Vec::new();
@@ -56,20 +64,37 @@ pub(super) fn look_for_broker() {
             Err(why) => config::say(format_args!("{why}; the program's sockets are the kernel's from now on")),
         }
     }
+    leave_listeners_with_connections(&mut engines, &mut files);
     drop(engines);
     files.into_iter().for_each(take_up);
 }
 
+/// No lock, which a child would find taken where another thread of its parent was here at the
+/// `fork`.
 fn is_due() -> bool {
-    static LOOKED: Mutex<Option<Instant>> = Mutex::new(None);
-    thread::uninterrupted(|| {
-        let mut looked = LOOKED.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY);
-        if is_due {
-            *looked = Some(Instant::now());
-        }
-        is_due
-    })
+    /// By the system's clock; 0: never.
+    static LOOKED_NS: AtomicU64 = AtomicU64::new(0);
+    let now = engine::system_ns().max(1);
+    let looked = LOOKED_NS.load(Ordering::Relaxed);
+    let is_due = looked == 0 || u128::from(now.saturating_sub(looked)) >= LOOK_EVERY.as_nanos();
+    is_due && LOOKED_NS.compare_exchange(looked, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}
+
+/// Whether the interface has been made anew, with another index. The kernel has dropped the groups
+/// of the sockets with the old one, and the program may have noted its index.
+fn is_another_interface() -> bool {
+    let before = config::system().interface_idx;
+    let now = sys::interface_idx(config::get().map_or("", |config| config.port.interface()));
+    before != 0 && now != 0 && now != before
+}
+
+fn give_up_waiting() {
+    engine::all().iter().for_each(|number| engine::enter_at(number).await_no_broker());
+    config::say(format_args!(
+        "{} has been made anew: start the program again; until then its sockets end with ENETDOWN, and new ones are \
+         the kernel's",
+        config::get().map_or("", |config| config.port.interface())
+    ));
 }
 
 fn is_any(is: impl Fn(&Engine) -> bool) -> bool {
@@ -80,11 +105,15 @@ fn answers() -> bool {
     config::broker().is_some_and(|(path, interface)| does_broker_answer(path, interface, ANSWERS_WITHIN))
 }
 
-/// Whether nothing names a socket of the engine that cannot be made again.
+fn may_all_begin_anew(engines: &mut Engines) -> bool {
+    engines.iter_mut().all(may_begin_anew)
+}
+
+/// Whether nothing names a socket of the engine that cannot be made again. One that could not be
+/// opened has none.
 fn may_begin_anew(engine: &mut Engine) -> bool {
     match engine.state {
-        State::Closed => true,
-        State::Failed => false,
+        State::Closed | State::Failed => true,
         State::Open(_) => {
             engine.awaits_broker()
                 && !engine.has_waiters()
@@ -92,19 +121,6 @@ fn may_begin_anew(engine: &mut Engine) -> bool {
                 && !ours(engine).into_iter().any(|(file, id)| has_more(engine, file, id))
         }
     }
-}
-
-/// The listeners of an engine that are offloaded, and the port of each.
-fn listeners(engine: &mut Engine) -> Vec<(FileId, u16)> {
-    let number = engine.number;
-    let listeners = engine.files.iter().filter_map(|(idx, file)| match &file.what {
-        FileKind::Socket(socket) if socket.is_listener && socket.ours().is_some() => {
-            let port = offload::name_of(*file.fds.first()?)?.port();
-            Some((FileId::of(number, idx as u32), port))
-        }
-        FileKind::Socket(_) | FileKind::Set(_) => None,
-    });
-    listeners.collect()
 }
 
 /// The sockets of an engine that are offloaded.
@@ -127,16 +143,9 @@ fn has_more(engine: &mut Engine, file: FileId, id: SocketId) -> bool {
 
 /// Gives the sockets of an engine back to their twins; returns those that are to be taken up again.
 fn give_up(engine: &mut Engine) -> Vec<FileId> {
-    let listeners = listeners(engine);
-    let of_kernel = ports_of_kernels_connections(engine);
     let mut again = Vec::new();
     for (file, _) in ours(engine) {
         offload::give_back(engine, file);
-        let port = listeners.iter().find(|(listener, _)| *listener == file).map(|(_, port)| *port);
-        if port.is_some_and(|port| of_kernel.contains(&port)) {
-            let _ = keep(engine, file, HAS_CONNECTIONS);
-            continue;
-        }
         let backlog = engine.files.twin(file).ok().and_then(sys::backlog);
         let Ok(socket) = engine.files.socket(file) else { continue };
         socket.replicas.clear();
@@ -151,14 +160,25 @@ fn give_up(engine: &mut Engine) -> Vec<FileId> {
     again
 }
 
-fn ports_of_kernels_connections(engine: &mut Engine) -> Vec<u16> {
-    let connections = engine.files.iter().filter_map(|(_, file)| match &file.what {
-        FileKind::Socket(Socket { kind: Kind::Stream, place: Owner::Kernel, is_listener: false, .. }) => {
-            Some(offload::name_of(*file.fds.first()?)?.port())
+/// Leaves the listeners to the kernel for good at whose ports it has connections, of whichever
+/// process; all of them where it does not say. Late, because it accepts until the port is taken.
+fn leave_listeners_with_connections(engines: &mut Engines, files: &mut Vec<FileId>) {
+    let of_kernel = ports_of_kernels_connections(config::system().interface_idx);
+    files.retain(|&file| {
+        let Some(engine) = engines.of(file.room()) else { return true };
+        let Ok(twin) = engine.files.twin(file) else { return false };
+        let Ok(socket) = engine.files.socket(file) else { return false };
+        let has_connections = || match (&of_kernel, offload::name_of(twin)) {
+            (Ok(ports), Some(local)) => ports.contains(&local.port()),
+            _ => true,
+        };
+        if socket.kind != Kind::Stream || !has_connections() {
+            return true;
         }
-        FileKind::Socket(_) | FileKind::Set(_) => None,
+        socket.backlog = None;
+        let _ = keep(engine, file, HAS_CONNECTIONS);
+        false
     });
-    connections.collect()
 }
 
 /// Offloads a socket again, unless another thread has done that meanwhile. Where that fails it

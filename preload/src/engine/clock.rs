@@ -28,7 +28,7 @@ impl ClockReading {
 
 /// The system's clock.
 #[cold]
-pub(super) fn system_ns() -> u64 {
+pub(crate) fn system_ns() -> u64 {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     thread::once(&ORIGIN, Instant::now).elapsed().as_nanos() as u64
 }

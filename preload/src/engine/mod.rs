@@ -26,7 +26,7 @@ use sockets::{Errno, Sleep, SocketId, Sockets, Stack};
 use wirepath::device::Doorbell;
 use wirepath::pipeline::Cx;
 
-use crate::{config, sys};
+use crate::{config, process, sys};
 
 mod clock;
 mod destinations;
@@ -53,7 +53,7 @@ use polling::Polling;
 use table::{ENGINES_MAX, FileId};
 use waiters::Waiter;
 
-pub(crate) use clock::ClockReading;
+pub(crate) use clock::{ClockReading, system_ns};
 pub(crate) use failure::{guard, panic_in_tests, unmap_rings};
 pub(crate) use kernel_looks::{is_twins_turn, looks_at_kernel};
 pub(crate) use waiters::WaitFor;
@@ -429,14 +429,17 @@ impl Engine {
         }
         let name = config::get().map_or("", |config| config.port.interface());
         let idx = config::system().interface_idx;
-        let why = if self.asks.is_some_and(|asks| idx != 0 && !sys::has_interface(asks, idx)) {
+        let is_without_interface = self.asks.is_some_and(|asks| idx != 0 && !sys::has_interface(asks, idx));
+        let why = if is_without_interface {
             format!("{name} is gone: start the program again once the interface is back")
         } else {
             let Ok(Some(why)) = self.look(|sockets| Ok(sockets.why_ended())) else { return false };
             why
         };
         self.is_gone = true;
-        if config::broker().is_some() {
+        // One of the same name is another interface, with an index of its own; and sockets that
+        // processes share cannot be taken up again by each of them at its own time.
+        if !is_without_interface && config::broker().is_some() && !process::has_forked() {
             self.awaits_broker = true;
             file::begin_to_await_broker();
         }
@@ -452,6 +455,13 @@ impl Engine {
     /// Whether its broker has ended, and may be there again.
     pub(crate) fn awaits_broker(&self) -> bool {
         self.awaits_broker
+    }
+
+    /// Its sockets stay lost.
+    pub(crate) fn await_no_broker(&mut self) {
+        if core::mem::take(&mut self.awaits_broker) {
+            file::end_to_await_broker();
+        }
     }
 
     /// It has a worker again, or is closed.

@@ -1,6 +1,7 @@
 //! A broker that is killed and started again: what its programs lose, and what is theirs again.
 
 use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
 
 use super::*;
 
@@ -66,6 +67,45 @@ fn sockets_of_a_program_are_on_wirepath_again_once_the_broker_of_its_connectx_is
     if let Some(rig) = connectx::connectx(test) {
         comes_back(rig, &[]);
     }
+}
+
+#[test]
+fn program_whose_interface_is_made_anew_without_a_broker_says_so_and_stays_the_kernels() {
+    let test = "program_whose_interface_is_made_anew_without_a_broker_says_so_and_stays_the_kernels";
+    if !has_program(test, "python3") {
+        return;
+    }
+    let Some(mut rig) = Rig::new(test) else { return };
+    echo(&rig.wire);
+    let (mut program, mut said) = trader(&rig);
+    let told = told_by(&mut program);
+    rig.kill_broker();
+    (0..3).for_each(|_| assert_eq!(next_line(&mut said), "ENETDOWN\n"));
+
+    let ip = |args: &str| _ = rig.wire.near.command("ip", &args.split(' ').collect::<Vec<_>>()).unwrap();
+    ip(&format!("link del {NEAR}"));
+    ip(&format!("link add {NEAR} type veth peer name elsewhere"));
+    ip(&format!("addr add {OURS}/24 dev {NEAR}"));
+    ip(&format!("link set {NEAR} up"));
+    ip("link set elsewhere up");
+    ip("link set lo up");
+    (rig.broker, rig.log) = start_broker(&rig.wire, &rig.folder, &rig.port, &[]);
+    let sender = rig.wire.near.run(|| UdpSocket::bind((OURS, 0))).unwrap();
+    wait_until("the program says that it is to be started again", || {
+        sender.send_to(b"look", (OURS, 7_006)).unwrap();
+        assert_eq!(next_line(&mut said), "look\n");
+        told.lock().unwrap().contains(&format!("{NEAR} has been made anew: start the program again"))
+    });
+    assert!(!told.lock().unwrap().contains("is there again"), "{}", told.lock().unwrap());
+    drop(end(program));
+}
+
+/// What a program writes to standard error, as it comes.
+fn told_by(program: &mut Child) -> Arc<Mutex<String>> {
+    let told = Arc::new(Mutex::new(String::new()));
+    let (lines, so_far) = (BufReader::new(program.stderr.take().unwrap()).lines(), told.clone());
+    thread::spawn(move || lines.map_while(Result::ok).for_each(|line| so_far.lock().unwrap().push_str(&(line + "\n"))));
+    told
 }
 
 /// The broker of a program is killed and started again. Meanwhile the kernel receives for it.

@@ -41,5 +41,6 @@ mod waiting;
 
 pub use config::BrokerConfig;
 pub use error::BrokerError;
+pub use owners::ports_of_kernels_connections;
 pub use rights::{BrokerPorts, BrokerProgram, BrokerRule, BrokerRules, BrokerUser};
 pub use server::Broker;

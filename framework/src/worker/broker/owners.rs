@@ -50,6 +50,17 @@ pub(super) fn sockets(protocol: Protocol, devices: &[u32]) -> io::Result<Vec<Ker
     dump(protocol, 0, devices)
 }
 
+/// The ports at which the kernel has TCP connections with other hosts by the interface of index
+/// `device`, whichever process of this network namespace has them. A program that took the frames
+/// of such a port would reset them. The kernel goes through its tables: for set-up.
+///
+/// # Errors
+/// The kernel does not list its sockets.
+pub fn ports_of_kernels_connections(device: u32) -> io::Result<BTreeSet<u16>> {
+    let connections = sockets(Protocol::TCP, &[device])?.into_iter().filter(KernelSocket::is_with_another_host);
+    Ok(connections.map(|socket| socket.local.port()).collect())
+}
+
 /// The sockets that may receive frames of a flow from `devices`. Of a connection that is one on
 /// each, which the kernel finds by both ends; otherwise those of the port.
 pub(super) fn sockets_of(flow: &Flow, devices: &[u32]) -> io::Result<Vec<KernelSocket>> {
@@ -211,6 +222,12 @@ impl KernelSocket {
         })
     }
 
+    /// Whether it has a peer, which is not of this host.
+    fn is_with_another_host(&self) -> bool {
+        let (local, remote) = (self.local, self.remote);
+        remote.port() != 0 && remote.ip() != local.ip() && !local.ip().is_loopback()
+    }
+
     /// Whether this socket would receive frames of the flow.
     fn gets(&self, flow: &Flow) -> bool {
         !self.is_bound_only && self.names(flow)
@@ -298,6 +315,16 @@ mod tests {
         }
         for elsewhere in [(OWN, 5001), (PEER, 5000)] {
             check(&flow(None), 1000, &ALONE, &[of(1000, elsewhere, NOBODY)], false).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn connection_with_another_host_is_neither_a_listener_nor_one_of_this_host() {
+        assert!(of(1000, (OWN, 5000), (PEER, 6000)).is_with_another_host());
+        for (local, remote) in
+            [((OWN, 5000), NOBODY), ((OWN, 5000), (OWN, 6000)), ((Ipv4Addr::LOCALHOST, 5000), (OWN, 6000))]
+        {
+            assert!(!of(1000, local, remote).is_with_another_host(), "{local:?} {remote:?}");
         }
     }
 
