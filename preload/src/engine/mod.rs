@@ -328,7 +328,7 @@ impl Engine {
     pub(crate) fn time(&self) -> ClockReading {
         match &self.state {
             State::Open(stack) => ClockReading { engine: Some(self.number), ns: stack.last_reading().as_nanos() },
-            State::Closed | State::Failed => ClockReading { engine: None, ns: clock::system_ns() },
+            State::Closed | State::Failed => ClockReading { engine: None, ns: system_ns() },
         }
     }
 

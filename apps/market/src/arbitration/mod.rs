@@ -182,6 +182,8 @@ enum Offered {
     BehindHole(Arrival),
     /// The packet is among those that wait for a witness; it is the last of them.
     Doubted,
+    /// The numbers restart with the packet.
+    Restarting,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -271,7 +273,11 @@ impl<H> Arbiter<H> {
             SequencePosition::Doubtful(claim) => self.doubt(claim, arrival),
             SequencePosition::Restart => {
                 self.restarting = Some((arrival, None));
-                Verdict::Discard
+                if header.count == 0 {
+                    return Verdict::Discard;
+                }
+                self.offered = Some(Offered::Restarting);
+                Verdict::Keep
             }
         }
     }
@@ -282,6 +288,10 @@ impl<H> Arbiter<H> {
         match self.offered.take() {
             None => return Err(handle),
             Some(Offered::BehindHole(arrival)) => self.insert(arrival, handle),
+            Some(Offered::Restarting) => {
+                let Some((_, first)) = &mut self.restarting else { return Err(handle) };
+                *first = Some(handle);
+            }
             Some(Offered::Doubted) => {
                 let Some(doubt) = self.doubts.last_mut() else { return Err(handle) };
                 doubt.kept.handle = Some(handle);
@@ -446,8 +456,9 @@ impl<H> Arbiter<H> {
 
     /// All packets before the restart are delivered: restarts with the accepted packet.
     fn finish_restart(&mut self, arrival: Arrival, handle: Option<H>) {
+        let claim = if self.track.session().is_none() { Claim::Begin } else { Claim::Restart };
         self.track.restart(&arrival.header);
-        self.doubts.begin(&arrival.header, Claim::Restart);
+        self.doubts.begin(&arrival.header, claim);
         self.session_end = SessionEnd::Open;
         self.horizon = None;
         self.show(&arrival);

@@ -6,9 +6,9 @@
 use super::decode::{COMPLETE, Eobi, symbol};
 use super::layout::{
     AddComplexInstrument, AddFlexibleInstrument, AddScaledSimpleInstrument, AuctionBbo, AuctionClearingPrice,
-    CrossRequest, ExecutionSummary, FullOrderExecution, InstrumentStateChange, InstrumentSummary, OrderAdd,
-    OrderDelete, OrderMassDelete, OrderModify, OrderModifySamePrio, PacketHeader, PartialOrderExecution,
-    ProductSummary, QuoteRequest, SnapshotOrder, TesTradeReport, TopOfBook, TradeReport, TradeReversal, split_head,
+    CrossRequest, FullOrderExecution, InstrumentStateChange, InstrumentSummary, OrderAdd, OrderDelete, OrderMassDelete,
+    OrderModify, OrderModifySamePrio, PacketHeader, PartialOrderExecution, ProductSummary, QuoteRequest, SnapshotOrder,
+    TesTradeReport, TopOfBook, TradeReport, TradeReversal, split_head,
 };
 use crate::loops::{Definition, LoopFeed, SnapshotHead, SnapshotPart};
 use crate::sbe::SbeError;
@@ -96,7 +96,8 @@ impl Eobi {
     }
 }
 
-/// The instrument that a live message is about; `None` where it is about the product.
+/// The instrument that a live message is about; `None` where it is about the product, or says the
+/// time of a match, which may have executions of several instruments.
 fn instrument(message: &[u8]) -> Result<Option<Symbol>, SbeError> {
     let (head, body) = split_head(message)?;
     macro_rules! instrument {
@@ -109,7 +110,7 @@ fn instrument(message: &[u8]) -> Result<Option<Symbol>, SbeError> {
     }
     let security_id = instrument!(
         OrderAdd OrderModify OrderDelete OrderMassDelete FullOrderExecution PartialOrderExecution OrderModifySamePrio
-        TradeReversal TradeReport ExecutionSummary TesTradeReport InstrumentStateChange AddComplexInstrument
+        TradeReversal TradeReport TesTradeReport InstrumentStateChange AddComplexInstrument
         AddFlexibleInstrument AddScaledSimpleInstrument AuctionBbo AuctionClearingPrice CrossRequest QuoteRequest
         TopOfBook
     );

@@ -12,8 +12,9 @@
 //! *Prices and quantities.* EOBI has eight decimals for prices and four for quantities; an order of
 //! an event has a price of four decimals and whole units up to 4,294,967,295. Nothing is rounded:
 //! an order that does not fit, such as one in a future on currencies with a step of 0.00005, is
-//! left out, and its book is stale until such orders are gone and a snapshot has made it anew. The
-//! prices of trade reports are exact ([`crate::Price9`]); their quantities are cut to whole units.
+//! left out, and its book is stale until such orders are gone and a snapshot has made it anew, or
+//! T7 empties it. Recovery does not wait for such a book (`snapshots_unfit`). The prices of trade
+//! reports are exact ([`crate::Price9`]); their quantities are cut to whole units.
 //!
 //! *Numbers* are those of the product's messages, so the books are [`crate::NumberedBooks`] of
 //! [`crate::OfChannel`]: behind a loss each book of the product is unconfirmed until its snapshot.
@@ -25,11 +26,16 @@
 //! continuous trading), or 0 where it has none; that of the product ([`crate::event::System`]) its
 //! TradingSessionSubID (3 is continuous trading), or `H` where it is halted.
 //!
-//! *Not read:* the state of all instruments of a product that a mass change does not name;
-//! statistics, auction prices, the best prices after trading, requests for quotes and crosses;
-//! trades off the book (TES); the summary of a match but its time, because the executions of its
-//! orders follow and are what prints; the legs and terms of instruments that are created in the
-//! day, and descriptions of more than eight bytes.
+//! *Many instruments.* All snapshots of a product in a loop have one number. Where more messages
+//! come behind it than [`crate::RecoveryConfig::replay_max`], the instruments that follow in the
+//! loop are left for the next one, and books heal once the product is less busy.
+//!
+//! *Not read:* the states of the product and its instruments in the loop, so who joins late knows
+//! them from their next change on; the state of all instruments of a product that a mass change
+//! does not name; statistics, auction prices, the best prices after trading, requests for quotes
+//! and crosses; trades off the book (TES); the summary of a match but its time, because the
+//! executions of its orders follow and are what prints; the legs and terms of instruments that are
+//! created in the day, and descriptions of more than eight bytes.
 
 mod decode;
 pub mod emit;

@@ -12,10 +12,13 @@
 //! wants cost a look. A packet with a `Heartbeat` alone (13001) names the product's last number.
 //!
 //! The numbers begin anew with 1 when a partition's service restarts, and the first packets say so:
-//! that of a product which has its number 1 is a [`PacketKind::SequenceReset`].
+//! that of a product which has its number 1 is a [`PacketKind::SequenceReset`]. The books of the
+//! venue stay as they are: who hears such a packet first does not know them.
 //!
 //! In the loop of snapshots messages are numbered from 0 over all products, so that the numbers of
 //! one product have holes. There the packets' own numbers count: [`Framing::loop_header`].
+
+use std::ops::RangeInclusive;
 
 use zerocopy::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -76,6 +79,8 @@ struct Wire {
 const HEADER_LEN: usize = size_of::<Wire>();
 const HEADER: u16 = 13_000;
 const HEARTBEAT: u16 = 13_001;
+/// Summaries of products and instruments, and the orders of a snapshot.
+const SNAPSHOT: RangeInclusive<u16> = 13_600..=13_602;
 /// Length, template and number.
 const MESSAGE_LEN_MIN: usize = 8;
 
@@ -86,20 +91,31 @@ fn split(blocks: &[u8]) -> Option<(&[u8], &[u8])> {
     if len < MESSAGE_LEN_MIN { None } else { blocks.split_at_checked(len) }
 }
 
+/// 0 where the message is shorter.
+#[inline]
+fn word(message: &[u8], at: usize) -> u32 {
+    message.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u32::from_le_bytes(*word))
+}
+
 impl EobiBody {
-    /// `None` where there is no message.
+    /// A packet without a message has no number. Those of the stream are numbered one by one: books
+    /// judge each by its own number, and the channel by the first. No source says whether those of
+    /// a snapshot are, whose own numbers count for nothing.
     #[inline]
-    fn of(blocks: &[u8]) -> Option<Self> {
-        let (first, mut rest) = split(blocks)?;
+    fn of(blocks: &[u8]) -> Result<Self, FramingError> {
+        let (first, mut rest) = split(blocks).ok_or(FramingError::MessageOverrun { idx: 0 })?;
+        let word = |at: usize| word(first, at);
+        let is_of_snapshot = SNAPSHOT.contains(&u16::from_le_bytes([first[2], first[3]]));
         let mut count = 1;
-        while let Some((_, behind)) = split(rest) {
+        while let Some((message, behind)) = split(rest) {
+            if !is_of_snapshot && self::word(message, 4).checked_sub(count) != Some(word(4)) {
+                return Err(FramingError::MessageNumber { idx: count });
+            }
             (rest, count) = (behind, count + 1);
         }
-        let word =
-            |at: usize| first.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u32::from_le_bytes(*word));
         let is_heartbeat = count == 1 && first[2..4] == HEARTBEAT.to_le_bytes();
         let last_seq = is_heartbeat.then(|| word(8));
-        Some(Self { seq: word(4), count, last_seq })
+        Ok(Self { seq: word(4), count, last_seq })
     }
 }
 
@@ -120,8 +136,7 @@ impl Framing for EobiPacket {
         if (wire.template.get(), usize::from(wire.len.get())) != (HEADER, HEADER_LEN) {
             return Err(FramingError::MessageOverrun { idx: 0 });
         }
-        // A packet has a message at least: without one, it has no number.
-        let Some(body) = EobiBody::of(blocks) else { return Err(FramingError::MessageOverrun { idx: 0 }) };
+        let body = EobiBody::of(blocks)?;
         let header = EobiHeader {
             packet: wire.packet.get(),
             product: wire.product.get(),
@@ -236,6 +251,15 @@ mod tests {
         };
         assert_eq!((kind(true, 1), kind(true, 2)), (PacketKind::SequenceReset, PacketKind::Data));
         assert_eq!(kind(false, 1), PacketKind::Data);
+    }
+
+    #[test]
+    fn packet_whose_messages_are_not_numbered_one_by_one_is_refused() {
+        for (first, second) in [(9, u32::MAX - 1), (9, 9), (9, 8), (9, 11), (u32::MAX, 0)] {
+            let bytes = packet(HEADER_OF, &[&message(13_100, first), &message(13_102, second)]);
+            let refused = EobiPacket::parse(&bytes).map(|_| ()).map_err(FramingError::name);
+            assert_eq!(refused, Err("message_number"), "{second} behind {first}");
+        }
     }
 
     #[test]

@@ -287,6 +287,11 @@ pub enum FramingError {
         /// Position of the message in the packet, from 0.
         idx: u32,
     },
+    /// A message's number is not the one behind the number of the message before.
+    MessageNumber {
+        /// Position of the message in the packet, from 0.
+        idx: u32,
+    },
     /// Bytes are left behind the last message.
     TrailingBytes {
         /// How many.
@@ -297,8 +302,8 @@ pub enum FramingError {
 impl FramingError {
     /// The names of the errors, by [`FramingError::idx`]: a table of drop counters has one row
     /// each.
-    pub const NAMES: [&'static str; 5] =
-        ["header_short", "version", "length_mismatch", "message_overrun", "trailing_bytes"];
+    pub const NAMES: [&'static str; 6] =
+        ["header_short", "version", "length_mismatch", "message_overrun", "trailing_bytes", "message_number"];
 
     /// Position of this error in [`FramingError::NAMES`].
     pub const fn idx(self) -> usize {
@@ -308,6 +313,7 @@ impl FramingError {
             Self::LengthMismatch { .. } => 2,
             Self::MessageOverrun { .. } => 3,
             Self::TrailingBytes { .. } => 4,
+            Self::MessageNumber { .. } => 5,
         }
     }
 
@@ -327,6 +333,7 @@ impl fmt::Display for FramingError {
             }
             Self::MessageOverrun { idx } => write!(f, "message {idx} does not fit into its packet"),
             Self::TrailingBytes { len } => write!(f, "{len} bytes behind the last message"),
+            Self::MessageNumber { idx } => write!(f, "message {idx} has another number than the next"),
         }
     }
 }

@@ -68,7 +68,8 @@ pub(crate) enum SequencePosition {
     First,
     /// From before: another session, or sent before the restart.
     Straggler,
-    /// The numbers restarted, confirmed by enough packets.
+    /// The numbers restarted, confirmed by enough packets; or nothing is known that contradicts a
+    /// packet which says so.
     Restart,
     /// All of its numbers were expected before.
     Behind,
@@ -150,6 +151,12 @@ impl Track {
         if session != header.session {
             return SequencePosition::Doubtful(Claim::Restart);
         }
+        if self.begins_with_reset(header) {
+            return SequencePosition::Restart;
+        }
+        if self.follows_reset(header) {
+            return SequencePosition::Doubtful(Claim::Restart);
+        }
         if self.is_behind(header) {
             self.stragglers = 0;
             return self.place_behind(header);
@@ -157,6 +164,8 @@ impl Track {
         if header.seq > self.reach.saturating_add(self.jump_max) {
             return SequencePosition::Doubtful(Claim::Jump);
         }
+        // The old numbers go on behind a packet that said that they begin anew.
+        self.reset = self.reset.filter(|reset| header.sent_ns <= reset.sent_ns);
         self.record_accepted(header);
         if header.seq > self.next { SequencePosition::Ahead } else { SequencePosition::Here }
     }
@@ -324,7 +333,17 @@ impl Track {
             StartSequence::FromOne => header.seq <= self.jump_max.saturating_add(1),
             StartSequence::Anywhere => self.jump_max > 0,
         };
-        if is_plausible { SequencePosition::First } else { SequencePosition::Doubtful(Claim::Begin) }
+        match header.kind {
+            _ if !is_plausible => SequencePosition::Doubtful(Claim::Begin),
+            // What the channel was before is not known.
+            PacketKind::SequenceReset => SequencePosition::Restart,
+            _ => SequencePosition::First,
+        }
+    }
+
+    /// Nothing but heartbeats came before the packet that says that the numbers begin anew.
+    fn begins_with_reset(&self, header: &Header) -> bool {
+        header.kind == PacketKind::SequenceReset && self.next == 1 && self.before.is_none()
     }
 
     fn place_behind(&mut self, header: &Header) -> SequencePosition {
@@ -334,9 +353,6 @@ impl Track {
         if header.count == 0 {
             self.stale_seq = header.seq;
             self.stale_heartbeats = self.stale_heartbeats.saturating_add(1);
-        }
-        if self.follows_reset(header) {
-            return SequencePosition::Doubtful(Claim::Restart);
         }
         let is_insisting = self.stale_heartbeats >= STALE_HEARTBEATS_MAX;
         let is_newer = self.sent.is_newer(header.sent_ns, if is_insisting { 0 } else { RESTART_QUIET_NS });

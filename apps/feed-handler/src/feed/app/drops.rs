@@ -15,6 +15,8 @@ wirepath::drop_reasons! {
         MessageOverrun => "message_overrun",
         /// Bytes are left behind the last message.
         TrailingBytes => "trailing_bytes",
+        /// A message that does not have the number behind the one before.
+        MessageNumber => "message_number",
         /// The right framing with messages of another format.
         OtherFormat => "other_format",
         /// The packet has another VLAN than the line.
@@ -42,6 +44,7 @@ impl From<FramingError> for FeedDrop {
             FramingError::LengthMismatch { .. } => Self::LengthMismatch,
             FramingError::MessageOverrun { .. } => Self::MessageOverrun,
             FramingError::TrailingBytes { .. } => Self::TrailingBytes,
+            FramingError::MessageNumber { .. } => Self::MessageNumber,
         }
     }
 }

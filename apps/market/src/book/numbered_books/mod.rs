@@ -54,6 +54,8 @@ pub struct NumberedCounts {
     pub unnumbered: u64,
     /// Updates of an order that the book does not have: messages are missing.
     pub out_of_place: u64,
+    /// Snapshots with an order that no event can say: their books stay stale.
+    pub snapshots_unfit: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +65,8 @@ struct Book {
     is_touched: bool,
     /// It is among the stale ones that are counted.
     is_hurt: bool,
+    /// Its last snapshot has an order that no event can say: no other one is waited for.
+    is_unfit: bool,
     /// Its last number when a whole loop did not have it.
     absent_at: Option<u32>,
 }
@@ -76,6 +80,8 @@ struct OpenSnapshot {
     worth: Worth,
     /// The event that empties its book came: another one is live.
     has_reset: bool,
+    /// It is to heal its book.
+    heals: bool,
 }
 
 /// What a snapshot is to its book.
@@ -89,8 +95,14 @@ enum Worth {
     Doubtful,
 }
 
-const EMPTY: Book =
-    Book { numbering: Numbering::NEW, published: NO_TOP, is_touched: false, is_hurt: false, absent_at: None };
+const EMPTY: Book = Book {
+    numbering: Numbering::NEW,
+    published: NO_TOP,
+    is_touched: false,
+    is_hurt: false,
+    is_unfit: false,
+    absent_at: None,
+};
 
 /// What a venue numbers.
 pub trait Numbers: Send + 'static {
@@ -244,6 +256,7 @@ impl<N: Numbers> Books for NumberedBooks<N> {
             ("snapshots_without_end", counts.snapshots_without_end),
             ("unnumbered", counts.unnumbered),
             ("out_of_place", counts.out_of_place),
+            ("snapshots_unfit", counts.snapshots_unfit),
         ];
         all.into_iter().for_each(|(name, count)| each(name, count));
     }
@@ -269,7 +282,8 @@ impl<N: Numbers> HealingBooks for NumberedBooks<N> {
     }
 
     fn are_sure(&self) -> bool {
-        (0..self.orders.len() as u32).all(|book| self.trust(BookIdx(book)) == Trust::Sure)
+        let is_done = |book| self.books.get(book as usize).is_unfit || self.trust(BookIdx(book)) == Trust::Sure;
+        (0..self.orders.len() as u32).all(is_done)
     }
 
     fn confirm_inactive(&mut self, is_seen: impl Fn(BookIdx) -> bool) {
@@ -433,9 +447,22 @@ impl<N: Numbers> NumberedBooks<N> {
     fn misplace(&mut self, book: BookIdx) {
         // A stale book lacks orders.
         if self.trust(book) != Trust::Stale {
+            if self.snapshot.is_some() {
+                return self.mark_unfit(book);
+            }
             self.counts.out_of_place += 1;
             self.hurt(book);
         }
+    }
+
+    /// The snapshot of a book has an order that no event can say: the book is stale, and the next
+    /// loop does not help it.
+    fn mark_unfit(&mut self, book: BookIdx) {
+        self.counts.snapshots_unfit += 1;
+        let entry = self.books.get_mut(book.0 as usize);
+        entry.numbering.set_stale(true);
+        entry.is_unfit = true;
+        self.touch(book);
     }
 
     #[cold]
@@ -498,6 +525,7 @@ impl<N: Numbers> NumberedBooks<N> {
         if entry.numbering.is_stale() {
             entry.numbering.set_stale(false);
         }
+        entry.is_unfit = false;
         if core::mem::take(&mut entry.is_hurt) {
             self.stale -= 1;
         }
@@ -509,7 +537,7 @@ impl<N: Numbers> NumberedBooks<N> {
     fn hurt(&mut self, book: BookIdx) {
         let entry = self.books.get_mut(book.0 as usize);
         entry.numbering.set_stale(true);
-        if !core::mem::replace(&mut entry.is_hurt, true) {
+        if !entry.is_unfit && !core::mem::replace(&mut entry.is_hurt, true) {
             self.stale += 1;
             self.counts.hurt += 1;
         }
@@ -538,9 +566,8 @@ impl<N: Numbers> NumberedBooks<N> {
             (true, false) => Worth::Unneeded,
             (true, true) => Worth::Taken,
         };
-        self.snapshot = Some(OpenSnapshot { book, worth, has_reset: false });
+        self.snapshot = Some(OpenSnapshot { book, worth, has_reset: false, heals: before == Trust::Stale });
         if is_taken {
-            self.counts.healed_by_snapshot += u64::from(before == Trust::Stale);
             self.reset(book);
             self.books.get_mut(book.0 as usize).numbering.adopt(number, channel);
             return;
@@ -552,7 +579,10 @@ impl<N: Numbers> NumberedBooks<N> {
     fn end_snapshot(&mut self) {
         self.adopted = None;
         match self.snapshot.take() {
-            Some(OpenSnapshot { book, worth: Worth::Taken, .. }) => self.adopted = Some(book),
+            Some(OpenSnapshot { book, worth: Worth::Taken, heals, .. }) => {
+                self.counts.healed_by_snapshot += u64::from(heals && self.trust(book) != Trust::Stale);
+                self.adopted = Some(book);
+            }
             Some(OpenSnapshot { book, worth: Worth::Unneeded, .. }) => {
                 let (before, channel) = (self.trust(book), self.channel);
                 self.books.get_mut(book.0 as usize).numbering.confirm(channel);

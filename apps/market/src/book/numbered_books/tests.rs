@@ -255,3 +255,30 @@ fn book_that_found_no_room_for_an_order_is_stale_until_it_is_empty() {
     books.apply(&snapshot(1, 0)[1]);
     assert_eq!((trust(&books, 1), books.stale_count()), (Trust::Sure, 0));
 }
+
+#[test]
+fn book_whose_snapshot_has_an_order_that_no_event_can_say_stays_stale_and_keeps_no_recovery_waiting() {
+    let mut books = begun();
+    for event in [numbered(1, 2), delete(0), END] {
+        books.apply(&event);
+    }
+    assert_eq!((trust(&books, 1), books.stale_count(), books.are_sure()), (Trust::Stale, 1, false));
+    for _ in 0..2 {
+        apply_snapshot(&mut books, 1, 2, &[delete(0), add(1, 12, 100), delete(0)]);
+        assert_eq!((trust(&books, 1), books.stale_count(), books.are_sure()), (Trust::Stale, 0, true));
+    }
+    for event in [numbered(1, 3), delete(0), END] {
+        books.apply(&event);
+    }
+    assert_eq!((books.stale_count(), books.are_sure()), (0, true), "the loop does not help it");
+    let counts = books.numbered_counts();
+    assert_eq!((counts.hurt, counts.healed_by_snapshot, counts.snapshots_unfit), (1, 0, 2));
+    apply_snapshot(&mut books, 1, 3, &[add(1, 12, 100)]);
+    assert_eq!((trust(&books, 1), books.numbered_counts().healed_by_snapshot), (Trust::Sure, 1));
+}
+
+fn apply_snapshot(books: &mut NumberedBooks, instrument: u64, rpt_seq: u32, orders: &[Event]) {
+    books.announce(orders.len() as u32);
+    let ends = [snapshot_end(instrument), END];
+    snapshot(instrument, rpt_seq).iter().chain(orders).chain(&ends).for_each(|event| _ = books.apply(event));
+}

@@ -317,8 +317,12 @@ struct Receiver {
 
 impl Receiver {
     fn new(messages_max: usize) -> Self {
+        Self::with(messages_max, RecoveryConfig::default().replay_max)
+    }
+
+    fn with(messages_max: usize, replay_max: usize) -> Self {
         let books = NumberedBooks::new(Capacity { books: 4, orders: 512, levels: 512 });
-        let config = RecoveryConfig { queue_len_max: 8_192, messages_max, ..RecoveryConfig::default() };
+        let config = RecoveryConfig { queue_len_max: 8_192, messages_max, replay_max, ..RecoveryConfig::default() };
         let mut loops = LoopLines::new(2);
         loops.join(NOW_NS);
         let window = Window { packets: 4, wait_ns: 1 };
@@ -429,8 +433,7 @@ proptest! {
     ) {
         let (mut venue, mut receiver) = (Venue::new(), Receiver::new(messages_max));
         for (idx, (step, by_a, by_b, snapshots)) in moments.into_iter().enumerate() {
-            // Who has heard nothing yet cannot tell a restart from the day's start.
-            let is_restart = restart_at == Some(idx) && receiver.channel.arbiter().session().is_some();
+            let is_restart = restart_at == Some(idx);
             if is_restart {
                 // It takes longer than holes may stay open.
                 receiver.channel.tick(NOW_NS + 1, &mut receiver.handler);
@@ -474,7 +477,11 @@ proptest! {
 
 /// A venue with two orders of each instrument, and a receiver that has them.
 fn begun() -> (Venue, Receiver) {
-    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(64));
+    begun_with(RecoveryConfig::default().replay_max)
+}
+
+fn begun_with(replay_max: usize) -> (Venue, Receiver) {
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::with(64, replay_max));
     for instrument in (0..INSTRUMENTS).chain(0..INSTRUMENTS) {
         both(&mut venue, &mut receiver, Step::Order { instrument, side: 1, price: 5, qty: 1 });
     }
@@ -510,7 +517,7 @@ fn packet_that_both_lines_lost_leaves_the_products_books_unconfirmed_each_until_
     both(&mut venue, &mut receiver, BID);
     // The head of the product, and the first instrument with its orders.
     receiver.snapshots(&snapshots[..7], |_, _| false);
-    assert_eq!(trusts(&receiver), [Trust::Sure, Trust::Unconfirmed, Trust::Unconfirmed].map(Some));
+    assert_eq!((receiver.trust(0), receiver.trust(2)), (Some(Trust::Sure), Some(Trust::Unconfirmed)));
     receiver.snapshots(&snapshots[7..], |_, _| false);
     assert_eq!(trusts(&receiver), [Some(Trust::Sure); 3]);
     receiver.check(&venue).unwrap();
@@ -521,6 +528,73 @@ fn mass_deletion_of_an_instrument_confirms_its_book() {
     let (mut venue, mut receiver) = hurt();
     both(&mut venue, &mut receiver, Step::MassDelete { instrument: 1 });
     assert_eq!(trusts(&receiver), [Trust::Unconfirmed, Trust::Sure, Trust::Unconfirmed].map(Some));
+}
+
+#[test]
+fn handler_that_hears_a_restarted_service_first_trusts_no_book_until_its_snapshot() {
+    for silence in [false, true] {
+        let (mut venue, mut receiver) = (Venue::new(), Receiver::new(64));
+        let _before_it_began = venue.step(BID);
+        let mut restart = venue.step(Step::Restart);
+        if silence {
+            // A heartbeat of the restarted service comes before its first number.
+            (venue.seq, venue.packet) = (0, 0);
+            both(&mut venue, &mut receiver, Step::Silence);
+            restart = venue.step(Step::State { instrument: 0 });
+        }
+        [Line::A, Line::B].into_iter().for_each(|line| receiver.live(line, &restart));
+        both(&mut venue, &mut receiver, BID);
+        assert!(receiver.is_up_to_date(&venue) && receiver.trust(0) == Some(Trust::Stale));
+        let snapshots = venue.snapshots();
+        receiver.snapshots(&snapshots, |_, _| false);
+        assert_eq!(trusts(&receiver), [Some(Trust::Sure); 3]);
+        receiver.check(&venue).unwrap();
+    }
+}
+
+#[test]
+fn reset_packet_that_reaches_beyond_the_numbers_so_far_is_a_restart_once_a_second_packet_agrees() {
+    for (before, messages) in [(1, 1), (1, 4), (3, 3), (3, 4)] {
+        let (mut venue, mut receiver) = (Venue::new(), Receiver::new(64));
+        for _ in 0..before {
+            let packets = venue.step(Step::State { instrument: 0 });
+            receiver.live(Line::A, &packets);
+        }
+        (venue.seq, venue.packet, venue.restarts) = (0, 1, 1);
+        let states: Vec<Vec<u8>> = (0..messages)
+            .map(|_| {
+                let mut message = Vec::new();
+                venue.state(0, &mut message);
+                message
+            })
+            .collect();
+        let reset = venue.write_packet(1, PRODUCT, true, &states);
+        receiver.live(Line::A, &[reset]);
+        let next = venue.step(Step::State { instrument: 0 });
+        receiver.live(Line::A, &next);
+        assert!(receiver.is_up_to_date(&venue), "{messages} messages behind {before}");
+    }
+}
+
+#[test]
+fn snapshots_with_more_behind_them_than_is_applied_at_once_wait_for_the_next_loop() {
+    let (mut venue, mut receiver) = begun_with(8);
+    let _lost = venue.step(BID);
+    for _ in 0..8 {
+        both(&mut venue, &mut receiver, BID);
+    }
+    let snapshots = venue.snapshots();
+    receiver.snapshots(&snapshots[..8], |_, _| false);
+    for _ in 0..8 {
+        both(&mut venue, &mut receiver, BID);
+    }
+    receiver.snapshots(&snapshots[8..], |_, _| false);
+    assert_eq!((receiver.trust(0), receiver.trust(2)), (Some(Trust::Sure), Some(Trust::Unconfirmed)));
+    assert!(receiver.handler.recovery.counts().too_far >= 1);
+    let fresh = venue.snapshots();
+    receiver.snapshots(&fresh, |_, _| false);
+    assert_eq!(trusts(&receiver), [Some(Trust::Sure); 3]);
+    receiver.check(&venue).unwrap();
 }
 
 #[test]
