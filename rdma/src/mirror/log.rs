@@ -102,7 +102,7 @@ impl LogMirror {
         })
     }
 
-    /// The queue pair, which [`connect`](super::connect) leads to RTS.
+    /// The queue pair, which [`connect_qp`](crate::provider::Provider::connect_qp) leads to RTS.
     pub const fn qp(&self) -> QpHandle {
         self.qp
     }

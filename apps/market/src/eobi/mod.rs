@@ -27,8 +27,8 @@
 //! TradingSessionSubID (3 is continuous trading), or `H` where it is halted.
 //!
 //! *Many instruments.* All snapshots of a product in a loop have one number. Where more messages
-//! come behind it than [`crate::RecoveryConfig::replay_max`], the instruments that follow in the
-//! loop are left for the next one, and books heal once the product is less busy.
+//! come behind it than [`replay_max`](crate::loops::RecoveryConfig::replay_max), the instruments
+//! that follow in the loop are left for the next one, and books heal once the product is less busy.
 //!
 //! *Not read:* the states of the product and its instruments in the loop, so who joins late knows
 //! them from their next change on; the state of all instruments of a product that a mass change
