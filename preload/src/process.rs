@@ -33,8 +33,6 @@ use crate::{background, calls, config, engine, heap, sys};
 static OWNER: OnceLock<&'static AtomicU32> = OnceLock::new();
 static PID: AtomicI32 = AtomicI32::new(0);
 static HAS_SAID: AtomicBool = AtomicBool::new(false);
-/// This process has forked, or was forked.
-static HAS_FORKED: AtomicBool = AtomicBool::new(false);
 /// This process was forked from one that had an engine then.
 static HAS_PARENT: AtomicBool = AtomicBool::new(false);
 
@@ -235,12 +233,10 @@ extern "C" fn before_fork() {
 }
 
 extern "C" fn after_fork() {
-    HAS_FORKED.store(true, Ordering::Relaxed);
     drop(take_held());
 }
 
 extern "C" fn after_fork_in_child() {
-    HAS_FORKED.store(true, Ordering::Relaxed);
     // The signals are dropped last.
     let Some(Held { of_engines: Some(held), _signals, .. }) = take_held() else { return };
     let HeldOfEngines { streams, mut sets, mut engines } = held;
@@ -268,11 +264,6 @@ extern "C" fn after_fork_in_child() {
         PID.store(sys::getpid(), Ordering::Relaxed);
         page.store(1, Ordering::Relaxed);
     }
-}
-
-/// Whether other processes may have the sockets of this one, because it has forked, or was forked.
-pub(crate) fn has_forked() -> bool {
-    HAS_FORKED.load(Ordering::Relaxed)
 }
 
 /// Whether this process was forked from one that had an engine then.

@@ -26,7 +26,7 @@ use sockets::{Errno, Sleep, SocketId, Sockets, Stack};
 use wirepath::device::Doorbell;
 use wirepath::pipeline::Cx;
 
-use crate::{config, process, sys};
+use crate::{config, sys};
 
 mod clock;
 mod destinations;
@@ -437,9 +437,8 @@ impl Engine {
             why
         };
         self.is_gone = true;
-        // One of the same name is another interface, with an index of its own; and sockets that
-        // processes share cannot be taken up again by each of them at its own time.
-        if !is_without_interface && config::broker().is_some() && !process::has_forked() {
+        // One of the same name is another interface, with an index of its own.
+        if !is_without_interface && config::broker().is_some() {
             self.awaits_broker = true;
             file::begin_to_await_broker();
         }

@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::*;
 
@@ -67,6 +68,84 @@ fn sockets_of_a_program_are_on_wirepath_again_once_the_broker_of_its_connectx_is
     if let Some(rig) = connectx::connectx(test) {
         comes_back(rig, &[]);
     }
+}
+
+/// Two processes that share a listener, each until its standard input ends: each answers a caller
+/// with its number, echoes what it sends, and echoes datagrams to a port of its own.
+const WORKERS: &str = "\
+import os, selectors, socket, sys
+listener = socket.create_server(('', 7005))
+listener.setblocking(False)
+number = 1 if os.fork() else 2
+own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+own.bind(('', 7010 + number))
+waits = selectors.DefaultSelector()
+for made in (listener, own, sys.stdin): waits.register(made, selectors.EVENT_READ)
+print('ready', flush=True)
+while True:
+    for key, _ in waits.select():
+        made = key.fileobj
+        if made is sys.stdin: os._exit(0)
+        try:
+            if made is listener:
+                stream, _ = listener.accept()
+                stream.sendall(bytes([number]))
+                waits.register(stream, selectors.EVENT_READ)
+            elif made is own: own.sendto(*own.recvfrom(2048))
+            else:
+                said = made.recv(2048)
+                if said: made.sendall(said)
+                else: waits.unregister(made); made.close()
+        except OSError: pass
+";
+
+#[test]
+fn kernels_connection_of_a_process_outlives_the_return_of_another_that_shares_the_listener() {
+    let test = "kernels_connection_of_a_process_outlives_the_return_of_another_that_shares_the_listener";
+    if !has_program(test, "python3") {
+        return;
+    }
+    let Some(mut rig) = Rig::with(test, &["--forward"]) else { return };
+    let mut program = rig.start(SERVED, &["python3", "-c", WORKERS]);
+    let mut said = BufReader::new(program.stdout.take().unwrap());
+    (0..2).for_each(|_| assert_eq!(next_line(&mut said), "ready\n"));
+    drop(served(&rig));
+    assert_eq!(by_kernel(&rig), (0, 0, 0));
+
+    rig.kill_broker();
+    let (number, mut stream) = served(&rig);
+    assert_eq!(by_kernel(&rig), (0, 1, 0));
+    (rig.broker, rig.log) = start_broker(&rig.wire, &rig.folder, &rig.port, &["--forward"]);
+    // The one without the connection first: the other one looks for its own anyway.
+    for number in [3 - number, number] {
+        echoes_on_wirepath(&rig, 7_010 + u16::from(number));
+    }
+    stream.write_all(b"still here").unwrap();
+    let mut echoed = [0; 10];
+    stream.read_exact(&mut echoed).unwrap();
+    assert_eq!(&echoed, b"still here");
+    drop(served(&rig));
+    drop(end(program));
+}
+
+/// The connection of a caller, and the number of the process that has accepted it.
+fn served(rig: &Rig) -> (u8, TcpStream) {
+    let mut stream = rig.wire.far.run(|| TcpStream::connect((OURS, 7_005))).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let mut number = [0];
+    stream.read_exact(&mut number).unwrap();
+    (number[0], stream)
+}
+
+/// Waits until the process of this port receives by wirepath, and sends: before, sends fail.
+fn echoes_on_wirepath(rig: &Rig, port: u16) {
+    let socket = rig.wire.socket((THEIRS, 0));
+    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    wait_until("datagrams are echoed past the kernel", || {
+        let before = by_kernel(rig).0;
+        socket.send_to(b"again", (OURS, port)).unwrap();
+        socket.recv(&mut [0; 16]).is_ok() && by_kernel(rig).0 == before
+    });
 }
 
 #[test]
