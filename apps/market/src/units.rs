@@ -120,6 +120,17 @@ impl Symbol {
         Self((number | Self::NUMBER).to_be_bytes())
     }
 
+    /// The symbol that a text field of a message has, padded with spaces or zeros; [`Self::NONE`]
+    /// where it is longer than eight bytes, because another one may begin so too.
+    pub(crate) fn of_field(field: &[u8]) -> Self {
+        let (front, rest) = field.split_at(field.len().min(8));
+        let mut name = Self::NONE;
+        if rest.iter().all(|byte| matches!(byte, 0 | b' ')) {
+            name.0.iter_mut().zip(front).for_each(|(to, &byte)| *to = if byte == 0 { b' ' } else { byte });
+        }
+        name
+    }
+
     /// The number of an instrument that has no name.
     #[inline]
     pub const fn number(self) -> Option<u64> {

@@ -435,16 +435,8 @@ fn define(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Resu
         at_ns: 0,
         symbol: Symbol::from_number(m.security_id.get()),
         tick: Price9(m.min_price_increment().unwrap_or(0).saturating_mul(10)),
-        name: name_of(&m.symbol),
+        // Options of one series differ behind the eighth byte.
+        name: Symbol::of_field(&m.symbol),
     }));
     Ok(())
-}
-
-/// None where it does not fit: options of one series differ behind the eighth byte.
-fn name_of(symbol: &[u8; 20]) -> Symbol {
-    let (front, rest) = symbol.split_first_chunk().expect("it is longer");
-    if !rest.iter().all(|byte| matches!(byte, 0 | b' ')) {
-        return Symbol::NONE;
-    }
-    Symbol(front.map(|byte| if byte == 0 { b' ' } else { byte }))
 }

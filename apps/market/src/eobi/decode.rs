@@ -394,9 +394,15 @@ impl Eobi {
             each(&without_books(head.template, at_ns));
             return Ok(());
         };
-        let (symbol, last_seq) = (symbol(m.security_id), last_seq);
-        let (rpt_seq, total) = (last_seq, 0);
-        let snapshot = event::Snapshot { rpt_seq, at_ns, symbol, last_seq: last_seq.into(), total, part: 1, parts: 1 };
+        let snapshot = event::Snapshot {
+            rpt_seq: last_seq,
+            at_ns,
+            symbol: symbol(m.security_id),
+            last_seq: last_seq.into(),
+            total: 0,
+            part: 1,
+            parts: 1,
+        };
         self.snapshot = OpenSnapshot::begin(snapshot, m.tot_no_orders.get().into(), each);
         Ok(())
     }
@@ -498,7 +504,7 @@ fn define(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Resu
                 at_ns: m.transact_time.get(),
                 symbol: symbol(m.security_id),
                 tick: Price9(0),
-                name: name_of(&m.security_desc),
+                name: Symbol::of_field(&m.security_desc),
             }));
         }};
     }
@@ -508,13 +514,4 @@ fn define(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Resu
         _ => defined!(AddScaledSimpleInstrument),
     }
     Ok(())
-}
-
-/// None where it does not fit.
-fn name_of(description: &[u8; 40]) -> Symbol {
-    let (front, rest) = description.split_first_chunk().expect("it is longer");
-    if !rest.iter().all(|byte| matches!(byte, 0 | b' ')) {
-        return Symbol::NONE;
-    }
-    Symbol(front.map(|byte| if byte == 0 { b' ' } else { byte }))
 }

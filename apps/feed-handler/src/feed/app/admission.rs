@@ -15,7 +15,7 @@ use crate::recovery::RecoveryPlan;
 
 impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
     /// Handles a packet of an unknown channel or group, which a second agreeing packet makes known:
-    /// see [`Newcomers`].
+    /// see [`UnassignedPackets`](crate::feed::unassigned::UnassignedPackets).
     #[cold]
     pub(super) fn introduce(
         &mut self,

@@ -1,5 +1,5 @@
-//! The system calls of sockets: AF_XDP for frames. Calls that
-//! others make as well are in [`sys`](crate::sys).
+//! The system calls of sockets of AF_XDP. Calls that others make as well are in
+//! [`sys`](crate::sys).
 //!
 //! `unsafe`, because libc's functions take addresses.
 //!
