@@ -248,7 +248,7 @@ fn publisher_follows_a_writer_that_was_killed_and_started_again() {
     (0..3).for_each(|number| _ = next.publish(&record(number)));
     drop(next);
     finish(&mut publisher);
-    let items = told(&server, 6 + 1 + 3);
+    let items = told(&server, 6 + 3 + 3);
     let restart = items.iter().position(|item| matches!(item, ConsumerEvent::Restart { .. })).unwrap();
     assert_eq!(
         (sorted(&items[..restart]), sorted(&items[restart..])),
