@@ -52,6 +52,8 @@ pub use handle::{AhHandle, CqHandle, Handle, MrHandle, MwHandle, PdHandle, QpHan
 pub use keys::{Access, Mr, Mw};
 pub use memory::{Buffer, Region};
 pub use path::{Addresses, Link, Path};
+#[cfg(feature = "rdma-core")]
+pub(crate) use qp::attributes::Limits;
 pub use qp::{ModifyError, QpAttributes, QpOptions, QpState};
 #[cfg(feature = "rdma-core")]
 pub(crate) use receive_queue::check_pieces;

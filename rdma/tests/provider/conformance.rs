@@ -89,7 +89,9 @@ fn observe<P: Provider>(
     let (mut stage, mut seen) = (Stage { ends, gids, turn }, Seen::default());
     objects(&mut stage.ends[0], &mut seen);
     steps(&mut stage, &mut seen);
+    values(&mut stage, &mut seen);
     posts(&mut stage, &mut seen);
+    datagrams(&mut stage, &mut seen);
     statuses(&mut stage, &mut seen);
     seen.0
 }
@@ -161,6 +163,47 @@ fn steps<P: Provider, T: FnMut(&mut [P; 2])>(stage: &mut Stage<P, T>, seen: &mut
     seen.note("RESET from ERR", end.modify_qp(own.qp, &QpAttributes::to(QpState::Reset)));
 }
 
+/// Steps with values that no device has.
+fn values<P: Provider, T: FnMut(&mut [P; 2])>(stage: &mut Stage<P, T>, seen: &mut Seen) {
+    let own = Own::new(&mut stage.ends[0]);
+    let [init, rtr, rts] = stage.attributes(0, Qpn::new(9)).steps(Transport::Rc);
+    let mut step = |what, attributes| seen.note(what, stage.ends[0].modify_qp(own.qp, &attributes));
+    step("INIT with the second partition", QpAttributes { pkey_index: Some(1), ..init });
+    step("INIT at the second port", QpAttributes { port: Some(2), ..init });
+    step("INIT", init);
+    step("RTR with packets longer than the link's", QpAttributes { mtu: Some(Mtu::B4096), ..rtr });
+    step("RTR with too many READs", QpAttributes { max_dest_rd_atomic: Some(255), ..rtr });
+    step("RTR with a time that there is not", QpAttributes { min_rnr_timer: Some(32), ..rtr });
+    step("RTR", rtr);
+    step("RTS with too many READs", QpAttributes { max_rd_atomic: Some(255), ..rts });
+    step("RTS with too many retries", QpAttributes { retry_cnt: Some(8), ..rts });
+    step("RTS with too many retries to a peer without a receive", QpAttributes { rnr_retry: Some(8), ..rts });
+    step("RTS with a timeout that there is not", QpAttributes { timeout: Some(32), ..rts });
+    step("RTS without READs", QpAttributes { max_rd_atomic: Some(0), ..rts });
+    let (remote, sge) = (own.remote(0), own.sge(0, 8));
+    seen.note("READ where none may be under way", stage.post(&own, SendOperation::Read(remote), &[sge]));
+    let add = SendOperation::FetchAdd { remote, add: 1 };
+    seen.note("addition where none may be under way", stage.post(&own, add, &[sge]));
+}
+
+/// Datagrams of a packet, and of more.
+fn datagrams<P: Provider, T: FnMut(&mut [P; 2])>(stage: &mut Stage<P, T>, seen: &mut Seen) {
+    let own = Own::of(&mut stage.ends[0], Transport::Ud, false);
+    own.open(&mut stage.ends[0], 0x1111);
+    let way = path(Addresses::Ipv6 { source: stage.gids[0], destination: stage.gids[1] });
+    let ah = stage.ends[0].create_ah(own.pd, &way).unwrap();
+    let to = Destination { ah, qpn: Qpn::new(0x900), qkey: 0x1111 };
+    for (what, len) in [("datagram of a packet", 1024), ("datagram of more than a packet", 1025)] {
+        let sges = [own.sge(0, 4), own.sge(4, len - 4)];
+        let request = SendRequest { signaled: true, ..SendRequest::new(5, SendOperation::Send, Data::Sges(&sges)) };
+        let posted = stage.ends[0].post_send(own.qp, &request.to(to));
+        seen.note(what, posted);
+        if posted.is_ok() {
+            seen.note("its completion", stage.completion(0, &own));
+        }
+    }
+}
+
 /// Requests and receives in each state, and malformed ones.
 fn posts<P: Provider, T: FnMut(&mut [P; 2])>(stage: &mut Stage<P, T>, seen: &mut Seen) {
     let own = Own::new(&mut stage.ends[0]);
@@ -208,6 +251,18 @@ fn statuses<P: Provider, T: FnMut(&mut [P; 2])>(stage: &mut Stage<P, T>, seen: &
     seen.note("WRITE by a wrong key", stage.request(a, SendOperation::Write(wrong), &[a.sge(0, 8)]));
     seen.note("the peer's event", stage.event(1, b));
     seen.note("the next WRITE", stage.request(a, SendOperation::Write(b.remote(0)), &[a.sge(0, 8)]));
+    // Both have failed, and no step led there.
+    for (end, own) in [(0, a), (1, b)] {
+        let [_, _, rts] = stage.attributes(end, Qpn::new(9)).steps(Transport::Rc);
+        let end = &mut stage.ends[end];
+        seen.note("SQD from an ERR that nobody asked for", end.modify_qp(own.qp, &QpAttributes::to(QpState::Sqd)));
+        seen.note("RTS from it", end.modify_qp(own.qp, &rts));
+        seen.note("rights in it", {
+            end.modify_qp(own.qp, &QpAttributes { access: Some(Access::LOCAL_READ), ..QpAttributes::default() })
+        });
+        seen.note("RESET from it", end.modify_qp(own.qp, &QpAttributes::to(QpState::Reset)));
+        seen.note("RTS from RESET", end.modify_qp(own.qp, &rts));
+    }
     let [a, b] = &stage.connected(whole);
     let beyond = Remote { address: b.mr.address + b.mr.len - 4, ..b.remote(0) };
     seen.note("READ beyond the end", stage.request(a, SendOperation::Read(beyond), &[a.sge(0, 8)]));

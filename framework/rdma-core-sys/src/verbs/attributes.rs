@@ -34,6 +34,10 @@ pub struct DeviceAttributes {
     pub mr_count_max: u32,
     /// Maximum bytes of a memory region.
     pub mr_len_max: u64,
+    /// READs and atomic operations that the peer of a queue pair may have under way.
+    pub dest_rd_atomic_max: u8,
+    /// READs and atomic operations that a queue pair may have under way.
+    pub rd_atomic_max: u8,
     /// Maximum number of receive work queues; 0 without support.
     pub wq_count_max: u32,
     /// Whether flow rules are supported.
@@ -110,6 +114,8 @@ impl DeviceAttributes {
             cqe_max: count(plain.max_cqe),
             mr_count_max: count(plain.max_mr),
             mr_len_max: plain.max_mr_size,
+            dest_rd_atomic_max: count(plain.max_qp_rd_atom).try_into().unwrap_or(u8::MAX),
+            rd_atomic_max: count(plain.max_qp_init_rd_atom).try_into().unwrap_or(u8::MAX),
             wq_count_max: raw.max_wq_type_rq,
             flow_steering: plain.device_cap_flags & IBV_DEVICE_MANAGED_FLOW_STEERING != 0,
             raw_checksum: plain.device_cap_flags & IBV_DEVICE_RAW_IP_CSUM != 0,

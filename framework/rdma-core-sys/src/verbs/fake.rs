@@ -303,6 +303,7 @@ unsafe extern "C" fn query_device_ex(
     unsafe {
         (*attributes).orig_attr.max_qp = 8;
         (*attributes).orig_attr.phys_port_cnt = 1;
+        ((*attributes).orig_attr.max_qp_rd_atom, (*attributes).orig_attr.max_qp_init_rd_atom) = (16, 300);
         (*attributes).raw_packet_caps = IBV_RAW_PACKET_CAP_CVLAN_STRIPPING;
         (*attributes).tso_caps = ibv_tso_caps { max_tso: 262_144, supported_qpts: 1 << IBV_QPT_RAW_PACKET };
         (*attributes).packet_pacing_caps.supported_qpts = 1 << IBV_QPT_RC;

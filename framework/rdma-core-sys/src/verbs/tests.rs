@@ -238,6 +238,7 @@ fn attributes_are_for_raw_packets_only() {
     let attributes = context.attributes().unwrap();
     assert_eq!((attributes.qp_count_max, attributes.tso_len_max), (8, 262_144));
     assert!(attributes.raw_packet.cvlan_stripping && !attributes.raw_packet.scatter_fcs);
+    assert_eq!((attributes.dest_rd_atomic_max, attributes.rd_atomic_max), (16, 255), "as a QP's attributes say it");
     assert_eq!((attributes.rss, attributes.pacing), (None, None), "for other kinds of QP, or not at all");
 }
 

@@ -104,6 +104,20 @@ const fn state(state: QpState) -> RawState {
     }
 }
 
+/// The state that a queue pair has in the NIC; `None` for one without a name.
+pub(super) const fn state_of(state: RawState) -> Option<QpState> {
+    Some(match state {
+        RawState::Reset => QpState::Reset,
+        RawState::Init => QpState::Init,
+        RawState::Rtr => QpState::Rtr,
+        RawState::Rts => QpState::Rts,
+        RawState::Sqd => QpState::Sqd,
+        RawState::Sqe => QpState::Sqe,
+        RawState::Err => QpState::Err,
+        RawState::Unknown => return None,
+    })
+}
+
 /// What a request does, and its immediate data; `None` for what is not done here yet.
 pub(super) const fn send(operation: &SendOperation) -> Option<(SendKind<'static>, Option<[u8; 4]>)> {
     Some(match *operation {

@@ -19,6 +19,7 @@ use rdma_core_sys::{LoadError, RdmaCore as Libraries};
 
 use self::convert::Gids;
 use super::Provider;
+use crate::roce::Limits;
 use crate::roce::handle::{Table, kind, next_device};
 use crate::roce::{
     Access, AhHandle, CqHandle, Destination, DeviceError, Event, INLINE_MAX, MESSAGE_MAX, ModifyError, Mr, MrHandle,
@@ -43,6 +44,7 @@ pub struct RdmaCore {
     mrs: Table<kind::Mr, Registered>,
     pds: Table<kind::Pd, ProtectionDomain>,
     gids: Gids,
+    limits: Limits,
     /// Where armed completion queues notify.
     channel: CompletionChannel,
     context: Context,
@@ -57,6 +59,10 @@ struct Qp {
     srq: Option<SrqHandle>,
     /// That of the last step. Where it has failed since, the NIC knows it.
     state: QpState,
+    /// READs and atomic operations that may be under way.
+    max_rd_atomic: u8,
+    /// Bytes of a request.
+    len_max: u32,
 }
 
 /// A region.
@@ -101,6 +107,13 @@ impl RdmaCore {
         let context = device.open().map_err(OpenError::Call)?;
         let channel = CompletionChannel::create(&context).map_err(OpenError::Call)?;
         let (gids, number) = (Gids::read(&context), next_device());
+        let attributes = context.attributes().map_err(OpenError::Call)?;
+        let limits = Limits {
+            // The kernel refuses what the link of the day has not.
+            mtu: Mtu::B4096,
+            dest_rd_atomics: attributes.dest_rd_atomic_max,
+            rd_atomics: attributes.rd_atomic_max,
+        };
         Ok(Self {
             qps: Table::of_device(number, OBJECTS),
             srqs: Table::of_device(number, OBJECTS),
@@ -109,6 +122,7 @@ impl RdmaCore {
             mrs: Table::of_device(number, OBJECTS),
             pds: Table::of_device(number, OBJECTS),
             gids,
+            limits,
             channel,
             context,
         })
@@ -276,7 +290,16 @@ impl Provider for RdmaCore {
         };
         let queues = QueuePair::create_service(&request).map_err(|error| refused(&error))?;
         let QpOptions { transport, pd, send_cq, recv_cq, srq, .. } = *options;
-        let qp = Qp { queues, transport, pd, cqs: [send_cq, recv_cq], srq, state: QpState::Reset };
+        let qp = Qp {
+            queues,
+            transport,
+            pd,
+            cqs: [send_cq, recv_cq],
+            srq,
+            state: QpState::Reset,
+            max_rd_atomic: 0,
+            len_max: MESSAGE_MAX,
+        };
         self.qps.insert_with(|_| qp).ok_or(DeviceError::Full("queue pairs"))
     }
 
@@ -289,12 +312,21 @@ impl Provider for RdmaCore {
     }
 
     fn modify_qp(&mut self, qp: QpHandle, attributes: &QpAttributes) -> Result<(), ModifyError> {
+        let mtu = self.mtu().unwrap_or(self.limits.mtu);
         let qp = self.qps.get_mut(qp).ok_or(ModifyError::UnknownQp)?;
+        // It may have failed since the last step.
+        qp.state = qp.queues.state().ok().and_then(convert::state_of).unwrap_or(qp.state);
         // The kernel says of none of these mistakes which it was.
         let to = attributes.check_step(qp.transport, qp.state)?;
+        attributes.check_values(Limits { mtu, ..self.limits })?;
         let change = convert::change(attributes, &self.gids)?;
         qp.queues.modify(&change).map_err(|error| ModifyError::Call(error.errno()))?;
         qp.state = to;
+        qp.max_rd_atomic = attributes.max_rd_atomic.unwrap_or(qp.max_rd_atomic);
+        if qp.transport == Transport::Ud {
+            // A datagram is a packet, and has no path whose MTU could be another.
+            qp.len_max = mtu.bytes();
+        }
         Ok(())
     }
 
@@ -312,7 +344,10 @@ impl Provider for RdmaCore {
         if matches!(qp.state, QpState::Reset | QpState::Init | QpState::Rtr) {
             return Err(PostError::State);
         }
-        request.check_data(MESSAGE_MAX)?;
+        if request.operation.needs_response() && qp.max_rd_atomic == 0 {
+            return Err(PostError::Operation);
+        }
+        request.check_data(qp.len_max)?;
         memory_and_queues::post_send(&qp.queues, request, kind, imm)
     }
 

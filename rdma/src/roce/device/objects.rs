@@ -239,7 +239,8 @@ impl Device {
     /// # Errors
     /// [`ModifyError`]; nothing changed then.
     pub fn modify_qp(&mut self, handle: QpHandle, attributes: &QpAttributes) -> Result<(), ModifyError> {
-        let limits = Limits { mtu: self.config.mtu, rd_atomics: self.config.rd_atomics };
+        let (mtu, rd_atomics) = (self.config.mtu, self.config.rd_atomics);
+        let limits = Limits { mtu, dest_rd_atomics: rd_atomics, rd_atomics };
         let qp = self.qps.get_mut(handle).ok_or(ModifyError::UnknownQp)?;
         qp.modify(&mut self.tables, limits, attributes)?;
         settle(qp, &self.tables, &mut self.due, &mut self.timers);

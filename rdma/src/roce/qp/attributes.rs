@@ -139,6 +139,7 @@ impl Settings {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) mtu: Mtu,
+    pub(crate) dest_rd_atomics: u8,
     pub(crate) rd_atomics: u8,
 }
 
@@ -288,13 +289,14 @@ impl QpAttributes {
         }
     }
 
-    fn check_values(&self, limits: Limits) -> Result<(), ModifyError> {
+    /// The device has these values.
+    pub(crate) fn check_values(&self, limits: Limits) -> Result<(), ModifyError> {
         let too_much = |value: Option<u8>, max: u8| value.is_some_and(|value| value > max);
         let wrong = [
             (self.pkey_index.is_some_and(|idx| idx != 0), "PKEY_INDEX"),
             (self.port.is_some_and(|port| port != 1), "PORT"),
             (self.mtu.is_some_and(|mtu| mtu > limits.mtu), "PATH_MTU"),
-            (too_much(self.max_dest_rd_atomic, limits.rd_atomics), "MAX_DEST_RD_ATOMIC"),
+            (too_much(self.max_dest_rd_atomic, limits.dest_rd_atomics), "MAX_DEST_RD_ATOMIC"),
             (too_much(self.max_rd_atomic, limits.rd_atomics), "MAX_QP_RD_ATOMIC"),
             (too_much(self.min_rnr_timer, 31), "MIN_RNR_TIMER"),
             (too_much(self.retry_cnt, 7), "RETRY_CNT"),

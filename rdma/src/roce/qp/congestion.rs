@@ -219,8 +219,8 @@ impl Qp {
         self.is_paced && self.pacer.is_waiting()
     }
 
-    /// A request was sent, or data that answers one. CNPs and acknowledgments do not wait, so they
-    /// take no time from what does.
+    /// A request was sent, or data that answers a READ. CNPs and acknowledgments, those of atomic
+    /// operations too, do not wait, so they take no time from what does.
     #[inline]
     pub(super) fn pace(&mut self, tables: &Tables, now: u64, frame_len: usize) {
         if self.is_paced {

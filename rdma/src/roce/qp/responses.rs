@@ -179,6 +179,13 @@ impl Answers {
         places.find(|place| self.resources[*place].is_pending())
     }
 
+    /// The next answer is that of an atomic operation.
+    #[cold]
+    fn begins_with_atomic(&self) -> bool {
+        let next = self.first_pending().map(|place| &self.resources[place].data);
+        matches!(next, Some(ResourceData::Atomic { .. }))
+    }
+
     /// Goes on behind a packet of a resource.
     fn advance(&mut self, place: usize) {
         let resource = &mut self.resources[place];
@@ -218,11 +225,15 @@ impl Resource {
 }
 
 impl Qp {
-    /// True if an answer can be sent now: data goes at the pace of the queue pair, and
-    /// acknowledgments behind it.
+    /// True if an answer can be sent now: a READ's data goes at the pace of the queue pair, and
+    /// acknowledgments behind it. The answer of an atomic operation is an acknowledgment with eight
+    /// bytes more, and does not wait: at the least rate it would come behind the peer's last try.
     #[inline]
-    pub(super) const fn has_answer(&self) -> bool {
-        if self.answers.pending > 0 { !self.waits_for_pace() } else { self.answers.acknowledgment.is_some() }
+    pub(super) fn has_answer(&self) -> bool {
+        match self.answers.pending {
+            0 => self.answers.acknowledgment.is_some(),
+            _ => !self.waits_for_pace() || self.answers.begins_with_atomic(),
+        }
     }
 
     /// Writes the next answer.
@@ -239,7 +250,6 @@ impl Qp {
         if let ResourceData::Atomic { original } = resource.data {
             let len = self.build_atomic_acknowledgment(resource, original, frame)?;
             self.answers.advance(place);
-            self.pace(tables, now, len);
             return Some(len);
         }
         match self.build_read_response(tables, resource, frame) {

@@ -116,6 +116,34 @@ fn slowest_pace_uses_up_no_retry() {
 }
 
 #[test]
+fn answers_of_atomic_operations_leave_at_once_at_the_slowest_pace() {
+    let mut pair = Pair::new();
+    send_marked(&mut pair);
+    let notification = pair.b.frame(pair.now).unwrap();
+    for _ in 0..2_000 {
+        pair.now += 50_000;
+        pair.a.receive(pair.now, &notification);
+    }
+    pair.finish();
+    let (remote, sge) = (pair.b.remote(0), pair.a.sge(0, 4_000));
+    pair.a.post(2, SendOperation::Write(remote), sge);
+    // The first packet, behind which the next waits.
+    let first = pair.a.frame(pair.now).unwrap();
+    pair.b.receive(pair.now, &first);
+    assert_eq!(pair.a.frame(pair.now), None, "paced");
+    let (remote, sge) = (pair.a.remote(0), pair.b.sge(0, 8));
+    for wr_id in 1..=3 {
+        pair.b.post(wr_id, SendOperation::FetchAdd { remote, add: 1 }, sge);
+        let request = pair.b.frame(pair.now).unwrap();
+        pair.a.receive(pair.now, &request);
+        let answer = pair.a.frame(pair.now).expect("the answer does not wait");
+        pair.b.receive(pair.now, &answer);
+    }
+    assert_eq!(pair.b.completions(), [1, 2, 3].map(|wr_id| (wr_id, Status::Success)));
+    assert_eq!(pair.a.frame(pair.now), None, "they do not let requests go earlier");
+}
+
+#[test]
 fn acknowledgments_take_no_time_from_requests() {
     let mut pair = Pair::new();
     send_marked(&mut pair);

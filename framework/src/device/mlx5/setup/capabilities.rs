@@ -455,6 +455,8 @@ pub(in crate::device::mlx5) mod tests {
                 cqe_max: 4_194_303,
                 mr_count_max: 16_777_216,
                 mr_len_max: u64::MAX,
+                dest_rd_atomic_max: 16,
+                rd_atomic_max: 16,
                 wq_count_max: 65_536,
                 flow_steering: true,
                 raw_checksum: true,
