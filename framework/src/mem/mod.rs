@@ -66,6 +66,4 @@ pub const BURST_MAX: usize = 64;
 pub type Burst = arrayvec::ArrayVec<Mbuf, BURST_MAX>;
 
 #[cfg(test)]
-mod model_tests;
-#[cfg(test)]
 mod tests;

@@ -32,6 +32,4 @@ pub use seed::random_seed;
 pub use stop::{StopError, StopFlag};
 
 #[cfg(test)]
-mod tcp_tests;
-#[cfg(test)]
 mod tests;

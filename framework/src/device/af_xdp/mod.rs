@@ -39,8 +39,6 @@ mod config;
 mod doorbell;
 pub(in crate::device) mod error;
 mod gate;
-#[cfg(test)]
-mod gate_tests;
 mod holder;
 pub(in crate::device) mod interface;
 mod program;

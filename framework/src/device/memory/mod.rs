@@ -25,6 +25,4 @@ pub use rx::MemoryRx;
 pub use tx::MemoryTx;
 
 #[cfg(test)]
-mod segmentation_tests;
-#[cfg(test)]
 mod tests;

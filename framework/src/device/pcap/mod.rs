@@ -35,6 +35,4 @@ pub use writer::Writer;
 pub(crate) const RECORD_LEN_MAX: usize = 262_144;
 
 #[cfg(test)]
-mod device_tests;
-#[cfg(test)]
 mod tests;

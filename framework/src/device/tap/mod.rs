@@ -53,8 +53,5 @@ pub use tapped::{TapError, Tapped, Taps};
 pub(crate) use tx::TapTx;
 
 #[cfg(test)]
-#[cfg(loom)]
-mod loom_tests;
-#[cfg(test)]
 #[cfg(not(loom))]
 mod tests;

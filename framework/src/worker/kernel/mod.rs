@@ -41,10 +41,4 @@ pub use tables::KernelLink;
 pub use crate::sys::interface::Ethtool;
 
 #[cfg(test)]
-mod bond_tests;
-#[cfg(test)]
-mod hostile_tests;
-#[cfg(test)]
-mod neighbor_request_tests;
-#[cfg(test)]
 mod tests;

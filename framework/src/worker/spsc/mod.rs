@@ -22,4 +22,4 @@ pub use capacity::CapacityError;
 
 #[cfg(test)]
 #[cfg(loom)]
-mod loom_tests;
+mod tests;

@@ -19,7 +19,7 @@
 //! [`device::broker`](crate::device::broker).
 
 #[cfg(test)]
-mod conformance_tests;
+mod tests;
 #[allow(unsafe_code)]
 mod foreign;
 pub(crate) mod forwarded;

@@ -6,11 +6,9 @@ pub(super) mod assembler;
 pub(super) mod bpf;
 pub(super) mod btf;
 pub(super) mod generate;
-#[cfg(test)]
-mod generate_tests;
 pub(super) mod kfuncs;
 pub(super) mod metadata;
 #[cfg(test)]
-mod metadata_tests;
+mod tests;
 mod rule_lookup;
 pub(super) mod steering;

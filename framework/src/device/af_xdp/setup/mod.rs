@@ -3,7 +3,7 @@
 
 pub(super) mod capabilities;
 #[cfg(test)]
-pub(super) mod detach_tests;
+pub(super) mod tests;
 pub(super) mod device;
 pub(super) mod handle;
 mod nic_rules;

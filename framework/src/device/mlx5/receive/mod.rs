@@ -8,5 +8,5 @@ pub(super) mod packet_types;
 pub(super) mod rq;
 pub(super) mod rx;
 #[cfg(test)]
-mod rx_tests;
+mod tests;
 pub(super) mod striding;

@@ -9,5 +9,5 @@ pub(super) mod sq;
 pub(super) mod sq_memory;
 pub(super) mod tx;
 #[cfg(test)]
-mod tx_tests;
+mod tests;
 pub(super) mod wqe;

@@ -133,3 +133,6 @@ fn make_room(wanted: &mut BTreeMap<Ipv4Addr, Wanted>, now: Instant) -> bool {
     let oldest = idle.min_by_key(|(_, wanted)| wanted.requested_at).map(|(address, _)| *address);
     oldest.and_then(|oldest| wanted.remove(&oldest)).is_some()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! Whole workers on memory devices: an echo at one end, a client at the other.
 
+mod tcp;
+
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use super::*;

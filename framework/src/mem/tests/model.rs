@@ -1,7 +1,7 @@
 //! Mbufs, chains, views and second handles against plain vectors: for any operations of safe code,
 //! each handle reads the bytes that it was made for, and at the end every buffer is free.
 
-use super::*;
+use crate::mem::*;
 
 /// The handle, the bytes that it must show, and whether a chain in it may be held.
 struct Live(Mbuf, Vec<u8>, bool);

@@ -8,8 +8,8 @@
 use loom::model::Builder;
 use loom::thread;
 
-use super::ring::tests::{Plain, read, write};
-use super::ring::{Reader, Writer};
+use super::{Plain, read, write};
+use crate::device::tap::ring::{Reader, Writer};
 
 /// Bytes of a frame: one word.
 const LEN: usize = 8;

@@ -7,9 +7,9 @@ use std::rc::Rc;
 
 use tempfile::TempDir;
 
-use super::rx::PcapRx;
-use super::tx::PcapTx;
-use super::*;
+use crate::device::pcap::rx::PcapRx;
+use crate::device::pcap::tx::PcapTx;
+use crate::device::pcap::*;
 use crate::counters::Block;
 use crate::device::steering::{Rule, SteerError};
 use crate::device::testing::conformance::{LinkUnderTest, Rig, assert_conforms};

@@ -1,6 +1,9 @@
 //! The mirror without a kernel: tables filled by hand, and a worker's host at the other end of the
 //! ring.
 
+mod bond;
+mod hostile;
+
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;

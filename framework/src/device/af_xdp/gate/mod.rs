@@ -86,3 +86,6 @@ impl Gate {
         self.port.disconnect(self.queue);
     }
 }
+
+#[cfg(test)]
+mod tests;

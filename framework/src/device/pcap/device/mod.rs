@@ -178,3 +178,6 @@ impl Queue for PcapQueue {
         Sizing::new().part("reserve", BURST_MAX, "for receiving, however much waits")
     }
 }
+
+#[cfg(test)]
+mod tests;

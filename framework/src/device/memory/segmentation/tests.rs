@@ -5,7 +5,7 @@ use core::net::Ipv4Addr;
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
 
-use super::*;
+use crate::device::memory::*;
 use crate::counters::Block;
 use crate::device::steering::Rule;
 use crate::device::{Device, DeviceError, DeviceErrorKind, Offload, Queue, RxQueue, RxState, TxQueue};

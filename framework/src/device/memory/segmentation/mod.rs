@@ -202,3 +202,6 @@ fn array_mut<const N: usize>(bytes: &mut [u8]) -> &mut [u8; N] {
 fn put<const N: usize>(header: &mut [u8], at: usize, field: [u8; N]) {
     *array_mut(&mut header[at..]) = field;
 }
+
+#[cfg(test)]
+mod tests;

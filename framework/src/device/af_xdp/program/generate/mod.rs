@@ -497,3 +497,6 @@ fn jump_if_tag(asm: &mut Assembler, label: Label) {
 fn network_order(ethertype: EtherType) -> i32 {
     u16::from_ne_bytes(ethertype.0.to_be_bytes()).into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use super::neighbor_requests::{Collected, NeighborRequests};
-use super::tables::{NeighborKnowledge, NeighborOrigin};
+use super::{Collected, NeighborRequests};
+use crate::worker::kernel::tables::{NeighborKnowledge, NeighborOrigin};
 use crate::worker::spsc::lossless::{self, Producer};
 
 const NOBODY: [Ipv4Addr; 0] = [];

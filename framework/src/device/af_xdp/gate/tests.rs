@@ -5,13 +5,13 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use super::AfXdpConfig;
-use super::AfXdpDevice;
-use super::Mode;
-use super::rx::AfXdpRx;
-use super::setup::detach_tests::alone;
-use super::setup::device::AfXdpQueue;
-use super::tx::AfXdpTx;
+use crate::device::af_xdp::AfXdpConfig;
+use crate::device::af_xdp::AfXdpDevice;
+use crate::device::af_xdp::Mode;
+use crate::device::af_xdp::rx::AfXdpRx;
+use crate::device::af_xdp::setup::tests::alone;
+use crate::device::af_xdp::setup::device::AfXdpQueue;
+use crate::device::af_xdp::tx::AfXdpTx;
 use crate::counters::Block;
 use crate::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use crate::mem::{Burst, Layout, Mbuf, Pool, Region};

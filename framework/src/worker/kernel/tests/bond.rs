@@ -3,12 +3,12 @@
 //! linux/if_link.h and linux/if_bonding.h, attribute by attribute as bond_fill_info
 //! (drivers/net/bonding/bond_netlink.c) writes them.
 
-use super::follower::{Follower, LinkState};
-use super::host_sync::HostSync;
-use super::socket::{NetlinkEvents, read};
-use super::tables::Tables;
-use super::tests::config;
-use super::view::View;
+use crate::worker::kernel::follower::{Follower, LinkState};
+use crate::worker::kernel::host_sync::HostSync;
+use crate::worker::kernel::socket::{NetlinkEvents, read};
+use crate::worker::kernel::tables::Tables;
+use super::config;
+use crate::worker::kernel::view::View;
 use crate::counters::Block;
 use crate::device::bond::{BondDevice, BondRx};
 use crate::device::memory::{MemoryConfig, MemoryRx, MemoryTx, pair};

@@ -15,7 +15,7 @@ mod untiring;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
-use super::{Parts, Worker};
+use crate::worker::{Parts, Worker};
 use crate::counters::{Block, Scope};
 use crate::device::fault::{FaultConfig, FaultDevice, Faults};
 use crate::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
