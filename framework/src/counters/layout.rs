@@ -37,17 +37,17 @@ pub(super) const VALUES_MAX: u64 = 1 << 22;
 
 /// Header words.
 pub(super) mod header {
-    pub(in super::super) const MAGIC: usize = 0;
-    pub(in super::super) const VERSION: usize = 1;
-    pub(in super::super) const ENTRIES_CAPACITY: usize = 2;
-    pub(in super::super) const VALUES_CAPACITY: usize = 3;
-    pub(in super::super) const ENTRIES: usize = 4;
-    pub(in super::super) const PID: usize = 5;
+    pub(crate) const MAGIC: usize = 0;
+    pub(crate) const VERSION: usize = 1;
+    pub(crate) const ENTRIES_CAPACITY: usize = 2;
+    pub(crate) const VALUES_CAPACITY: usize = 3;
+    pub(crate) const ENTRIES: usize = 4;
+    pub(crate) const PID: usize = 5;
     /// Nanoseconds since the Unix epoch.
-    pub(in super::super) const STARTED: usize = 6;
-    pub(in super::super) const APP_LEN: usize = 7;
+    pub(crate) const STARTED: usize = 6;
+    pub(crate) const APP_LEN: usize = 7;
     /// Eight words of UTF-8.
-    pub(in super::super) const APP: usize = 8;
+    pub(crate) const APP: usize = 8;
 }
 
 /// The kind of a value. One byte of the entry.

@@ -15,7 +15,7 @@ use crate::wire::{EtherType, MacAddr, Protocol};
 
 /// An entry of the NIC's filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device) enum Wanted {
+pub(super) enum Wanted {
     /// Frames to one group.
     Group(MacAddr),
     /// Frames to a MAC address beside its own.
@@ -27,7 +27,7 @@ pub(in crate::device) enum Wanted {
 impl Wanted {
     /// The filter entry that a rule needs on an interface with address `own`; None if the NIC
     /// passes the rule's frames anyway.
-    pub(in crate::device) fn by(rule: &Rule, own: MacAddr) -> Option<Self> {
+    pub(super) fn by(rule: &Rule, own: MacAddr) -> Option<Self> {
         match (rule.destination_mac, rule.destination) {
             (Some(mac), _) if mac == own || mac == MacAddr::BROADCAST => None,
             (Some(mac), _) if mac.is_multicast() => Some(Self::Group(mac)),
@@ -45,26 +45,26 @@ fn may_be_to_any_group(rule: &Rule) -> bool {
 }
 
 /// Our entries in one NIC's filter.
-pub(in crate::device) struct NicFilter {
+pub(super) struct NicFilter {
     socket: OwnedFd,
     interface: u32,
 }
 
 impl NicFilter {
     /// Without entries, for interface number `interface` of the calling thread's network namespace.
-    pub(in crate::device) fn open(interface: u32) -> io::Result<Self> {
+    pub(super) fn open(interface: u32) -> io::Result<Self> {
         // Protocol 0: no frame is ever queued on it.
         Ok(Self { socket: sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?, interface })
     }
 
     /// Adds an entry for one more rule. The kernel counts users; beyond the capacity of the NIC's
     /// filter it passes all groups.
-    pub(in crate::device) fn add(&self, wanted: Wanted) -> io::Result<()> {
+    pub(super) fn add(&self, wanted: Wanted) -> io::Result<()> {
         self.change(libc::PACKET_ADD_MEMBERSHIP, wanted)
     }
 
     /// Removes the entry for one rule.
-    pub(in crate::device) fn remove(&self, wanted: Wanted) {
+    pub(super) fn remove(&self, wanted: Wanted) {
         // If the interface is gone, so are its entries.
         let _ = self.change(libc::PACKET_DROP_MEMBERSHIP, wanted);
     }

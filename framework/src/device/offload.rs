@@ -87,7 +87,7 @@ impl Offload {
 
     /// The checksum flags, as in mlx5's Ethernet segment.
     #[inline(always)]
-    pub(in crate::device) const fn checksums(self) -> u8 {
+    pub(super) const fn checksums(self) -> u8 {
         self.0 as u8
     }
 }

@@ -258,7 +258,7 @@ impl BitOr for Fields {
 
 /// Identifies a rule in place, to remove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RuleId(pub(in crate::device) u32);
+pub struct RuleId(pub(super) u32);
 
 /// Why a rule was not installed. The other rules do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,42 +3,42 @@
 use std::collections::VecDeque;
 
 /// The sequence number of a frame, and its timestamp in the device's format.
-pub(in crate::device) type Departure = (u64, u64);
+pub(super) type Departure = (u64, u64);
 
 /// Maximum number of pending timestamps. An application that requests them takes them every turn,
 /// and a turn completes fewer; one that never takes them costs no more than this.
 const WAITING_MAX: usize = 256;
 
 /// Pending timestamps, and the sequence number of the next frame that asks for one.
-pub(in crate::device) struct TxTimestamps {
+pub(super) struct TxTimestamps {
     sequence: u64,
     waiting: VecDeque<Departure>,
 }
 
 impl TxTimestamps {
-    pub(in crate::device) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { sequence: 0, waiting: VecDeque::with_capacity(WAITING_MAX) }
     }
 
     /// Number of frames so far that asked for a timestamp.
-    pub(in crate::device) fn sequence(&self) -> u64 {
+    pub(super) fn sequence(&self) -> u64 {
         self.sequence
     }
 
     /// Returns to an earlier number: the requests since then are void.
-    pub(in crate::device) fn set_sequence(&mut self, sequence: u64) {
+    pub(super) fn set_sequence(&mut self, sequence: u64) {
         self.sequence = sequence;
     }
 
     /// Assigns a sequence number to a frame that asks for a timestamp.
-    pub(in crate::device) fn next_sequence(&mut self) -> u64 {
+    pub(super) fn next_sequence(&mut self) -> u64 {
         let sequence = self.sequence;
         self.sequence += 1;
         sequence
     }
 
     /// Adds a timestamp; `false`, and it is lost, if too many are pending.
-    pub(in crate::device) fn push(&mut self, departure: Departure) -> bool {
+    pub(super) fn push(&mut self, departure: Departure) -> bool {
         if self.waiting.len() == WAITING_MAX {
             return false;
         }
@@ -47,7 +47,7 @@ impl TxTimestamps {
     }
 
     /// The oldest timestamp.
-    pub(in crate::device) fn pop(&mut self) -> Option<Departure> {
+    pub(super) fn pop(&mut self) -> Option<Departure> {
         self.waiting.pop_front()
     }
 }

@@ -371,9 +371,9 @@ fn request(sender_ip: Ipv4Addr, target_ip: Ipv4Addr, host: &Host) -> ArpSend {
 
 #[cfg(test)]
 mod tests {
-    use super::super::host::HostConfig;
-    use super::super::ids::InterfaceId;
     use super::*;
+    use crate::proto::host::HostConfig;
+    use crate::proto::ids::InterfaceId;
     use crate::wire::VlanTags;
 
     const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);

@@ -69,8 +69,8 @@ impl Timeline {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ClockTracker, CrossTimestamp};
     use super::*;
+    use crate::time::{ClockTracker, CrossTimestamp};
 
     const SECOND: u64 = 1_000_000_000;
 

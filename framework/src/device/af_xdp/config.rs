@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// Ethernet's header and one VLAN tag.
-pub(in crate::device::af_xdp) const LINK_HEADER_LEN: usize = 14 + 4;
+pub(super) const LINK_HEADER_LEN: usize = 14 + 4;
 
 /// The interface, and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@ const FOR_OTHERS_MAX: u32 = 8;
 
 /// The doorbell of one queue.
 #[derive(Debug)]
-pub(in crate::device::af_xdp) struct Doorbell {
+pub(super) struct Doorbell {
     /// `None` once the socket is closed: the number may be another file's. The thread that rings
     /// has the lock, so the socket is closed after its call.
     socket: Mutex<Option<RawFd>>,

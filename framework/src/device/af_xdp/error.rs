@@ -9,7 +9,7 @@ use crate::mem::Layout;
 
 /// Why the device or a queue cannot be opened.
 #[derive(Debug)]
-pub(in crate::device) enum AfXdpSetupError {
+pub(crate) enum AfXdpSetupError {
     NoInterface {
         interface: String,
     },
@@ -100,13 +100,13 @@ pub(in crate::device) enum AfXdpSetupError {
 
 impl AfXdpSetupError {
     /// A broker's refusal, or why it cannot be asked.
-    pub(in crate::device) fn broker(errno: i32, sentence: impl Into<String>) -> Self {
+    pub(crate) fn broker(errno: i32, sentence: impl Into<String>) -> Self {
         Self::Broker { errno, sentence: sentence.into() }
     }
 
     /// Classifies the error of a system call: lack of permission and of memory have sentences of
     /// their own.
-    pub(in crate::device::af_xdp) fn system(doing: &'static str, error: io::Error) -> Self {
+    pub(super) fn system(doing: &'static str, error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::NoPermission { doing },
             Some(libc::ENOMEM) => Self::NoMemory { doing },

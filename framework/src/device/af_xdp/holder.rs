@@ -10,11 +10,11 @@ use super::rings::sys;
 use crate::counters::printable;
 
 /// The text for a program without a known holder.
-pub(in crate::device::af_xdp) const NO_KNOWN_HOLDER: &str = "set without a process that keeps it, or kept where we may not look (`ip link` shows it; `ip \
+pub(super) const NO_KNOWN_HOLDER: &str = "set without a process that keeps it, or kept where we may not look (`ip link` shows it; `ip \
                                  link set dev INTERFACE xdp off` removes one that nobody keeps)";
 
 /// The processes that hold the XDP program with this id, in words.
-pub(in crate::device::af_xdp) fn of_program(program: Option<u32>) -> String {
+pub(super) fn of_program(program: Option<u32>) -> String {
     let holders = holders(program);
     if holders.is_empty() {
         return NO_KNOWN_HOLDER.into();
@@ -25,7 +25,7 @@ pub(in crate::device::af_xdp) fn of_program(program: Option<u32>) -> String {
 /// The holder of a queue in the calling thread's network namespace: the other processes with AF_XDP
 /// sockets there. The kernel reports the queue of a socket only through a module that few machines
 /// have (xsk_diag), so this is a guess, and the text says so.
-pub(in crate::device::af_xdp) fn of_queue() -> String {
+pub(super) fn of_queue() -> String {
     let namespace = fs::read_link("/proc/thread-self/ns/net").ok();
     let holders = processes_that(|pid, process| {
         pid != std::process::id() && is_in(process, namespace.as_deref()) && has_xdp_socket(process)

@@ -47,28 +47,28 @@ const RX_METADATA: [u32; 3] = [1, 2, 4];
 
 /// An interface of the calling thread's network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::device) struct Interface {
-    pub(in crate::device) index: u32,
-    pub(in crate::device) name: String,
+pub(crate) struct Interface {
+    pub(crate) index: u32,
+    pub(crate) name: String,
     /// The interface's MAC address; zero if it has none.
-    pub(in crate::device::af_xdp) mac: MacAddr,
+    pub(super) mac: MacAddr,
     /// The MTU.
-    pub(in crate::device::af_xdp) mtu: usize,
-    pub(in crate::device::af_xdp) link: LinkState,
+    pub(super) mtu: usize,
+    pub(super) link: LinkState,
     /// Number of receive queues.
-    pub(in crate::device::af_xdp) queues: u16,
+    pub(super) queues: u16,
     /// The XDP program already attached.
-    pub(in crate::device::af_xdp) program: Option<u32>,
+    pub(super) program: Option<u32>,
     /// Whether the NIC strips VLAN tags (`ethtool -k`: rx-vlan-offload).
-    pub(in crate::device::af_xdp) strips_vlan: bool,
-    pub(in crate::device::af_xdp) driver: DriverFeatures,
+    pub(super) strips_vlan: bool,
+    pub(super) driver: DriverFeatures,
     /// A virtual link, such as veth or tun; a NIC's driver reports no kind.
-    pub(in crate::device::af_xdp) is_virtual: bool,
+    pub(super) is_virtual: bool,
 }
 
 /// Whether the link carries frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) enum LinkState {
+pub(super) enum LinkState {
     Up,
     Down,
     /// The interface is gone, or in another network namespace.
@@ -77,24 +77,24 @@ pub(in crate::device::af_xdp) enum LinkState {
 
 /// The driver's reported features, from the kernel's netdev family (Linux 6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::device::af_xdp) struct DriverFeatures {
+pub(super) struct DriverFeatures {
     /// Whether the query succeeded. If not, the other fields are unknown.
-    pub(in crate::device::af_xdp) known: bool,
+    pub(super) known: bool,
     /// Runs XDP programs and redirects their frames.
-    pub(in crate::device::af_xdp) native: bool,
+    pub(super) native: bool,
     /// Receives into a umem without a copy.
-    pub(in crate::device::af_xdp) zero_copy: bool,
+    pub(super) zero_copy: bool,
     /// Passes frames in several buffers to programs.
-    pub(in crate::device::af_xdp) multi_buffer: bool,
+    pub(super) multi_buffer: bool,
     /// Buffers of a frame in zero-copy mode.
-    pub(in crate::device::af_xdp) zero_copy_segments_max: u32,
+    pub(super) zero_copy_segments_max: u32,
     /// The RX metadata it provides, by [`RxHint`](super::program::kfuncs::RxHint).
-    pub(in crate::device::af_xdp) rx_hints: [bool; 3],
+    pub(super) rx_hints: [bool; 3],
 }
 
 impl Interface {
     /// Finds the interface `name`.
-    pub(in crate::device) fn find(name: &str) -> Result<Self, AfXdpSetupError> {
+    pub(crate) fn find(name: &str) -> Result<Self, AfXdpSetupError> {
         let asked = |error| AfXdpSetupError::Asking { interface: name.into(), error };
         if name.is_empty() || name.len() >= libc::IFNAMSIZ {
             return Err(AfXdpSetupError::NoInterface { interface: name.into() });
@@ -150,19 +150,19 @@ fn state(flags: i32) -> LinkState {
 ///
 /// Uses ioctl(2) and not netlink, whose RTM_GETLINK waits for the lock that every change of any
 /// interface takes: the start of a container elsewhere on the machine blocked a worker for 280 ms.
-pub(in crate::device::af_xdp) struct LinkWatch {
+pub(super) struct LinkWatch {
     socket: OwnedFd,
     index: u32,
 }
 
 impl LinkWatch {
-    pub(in crate::device::af_xdp) fn new(index: u32) -> io::Result<Self> {
+    pub(super) fn new(index: u32) -> io::Result<Self> {
         Ok(Self { socket: socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?, index })
     }
 
     /// The current state: two system calls that take no such lock. `None` if the kernel does not
     /// report it.
-    pub(in crate::device::af_xdp) fn look(&self) -> Option<LinkState> {
+    pub(super) fn look(&self) -> Option<LinkState> {
         let name = match interface_name(&self.socket, self.index) {
             Ok(name) => name,
             Err(error) => return (error.raw_os_error() == Some(libc::ENODEV)).then_some(LinkState::Gone),

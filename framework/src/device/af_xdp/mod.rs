@@ -37,12 +37,12 @@
 pub(crate) mod broker;
 mod config;
 mod doorbell;
-pub(in crate::device) mod error;
+pub(super) mod error;
 mod gate;
 mod holder;
-pub(in crate::device) mod interface;
+pub(super) mod interface;
 mod program;
-pub(in crate::device) mod rings;
+pub(super) mod rings;
 mod rx;
 mod setup;
 mod tx;

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::super::af_xdp::error::AfXdpSetupError;
-use super::super::af_xdp::interface::Interface;
 use super::message::{Flow, Half, MESSAGE_LEN_MAX, Reply, Request, VERSION, Welcome};
 use super::nic::{NicFeatures, NicQueue};
 use super::request::QueueRequest;
 use super::sys;
 use crate::device::DeviceError;
+use crate::device::af_xdp::error::AfXdpSetupError;
+use crate::device::af_xdp::interface::Interface;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::mem::Region;
 use crate::sys::process;
@@ -81,7 +81,7 @@ pub(crate) fn lost_rule(message: &[u8]) -> Option<(RuleId, i32)> {
 }
 
 /// A port whose program, maps and rules are a broker's.
-pub(in crate::device) struct LentPort {
+pub(crate) struct LentPort {
     path: PathBuf,
     interface: Interface,
     welcome: Welcome,
@@ -105,17 +105,17 @@ pub(in crate::device) struct LentPort {
 type AtEnd = Box<dyn FnOnce() + Send>;
 
 /// A bound socket with its memory, and the modes in which it was bound.
-pub(in crate::device) struct Lent {
-    pub(in crate::device) socket: OwnedFd,
-    pub(in crate::device) zero_copy: bool,
-    pub(in crate::device) multi_buffer: bool,
+pub(crate) struct Lent {
+    pub(crate) socket: OwnedFd,
+    pub(crate) zero_copy: bool,
+    pub(crate) multi_buffer: bool,
     /// The rings, where the broker passes frames on: then the socket only wakes.
-    pub(in crate::device) rings: Option<File>,
+    pub(crate) rings: Option<File>,
 }
 
 impl LentPort {
     /// Asks the broker at `path` for its interface, which must be the one of this name.
-    pub(in crate::device) fn open(path: &Path, interface: &str) -> Result<Self, AfXdpSetupError> {
+    pub(crate) fn open(path: &Path, interface: &str) -> Result<Self, AfXdpSetupError> {
         Self::open_within(path, interface, PATIENCE)
     }
 
@@ -156,25 +156,25 @@ impl LentPort {
         })
     }
 
-    pub(in crate::device) fn interface(&self) -> &Interface {
+    pub(crate) fn interface(&self) -> &Interface {
         &self.interface
     }
 
     /// Whether the broker's program runs in the driver.
-    pub(in crate::device) fn is_native(&self) -> bool {
+    pub(crate) fn is_native(&self) -> bool {
         self.welcome.native
     }
 
-    pub(in crate::device) fn has_rx_hints(&self) -> bool {
+    pub(crate) fn has_rx_hints(&self) -> bool {
         self.welcome.has_rx_hints
     }
 
-    pub(in crate::device) fn awaited(&self) -> &AtomicUsize {
+    pub(crate) fn awaited(&self) -> &AtomicUsize {
         &self.awaited
     }
 
     /// Borrows a queue: its socket, and the memory that its pool is cut from.
-    pub(in crate::device) fn borrow(&self, order: &QueueRequest) -> Result<(Lent, Region), AfXdpSetupError> {
+    pub(crate) fn borrow(&self, order: &QueueRequest) -> Result<(Lent, Region), AfXdpSetupError> {
         let umem_len = order.umem_len;
         let (reply, descriptors) = self.order(order)?;
         let mut descriptors = descriptors.into_iter();
@@ -197,16 +197,13 @@ impl LentPort {
     }
 
     /// The features of the broker's NIC, if that steers and queues of it are lent.
-    pub(in crate::device) fn nic(&self) -> Option<NicFeatures> {
+    pub(crate) fn nic(&self) -> Option<NicFeatures> {
         self.welcome.nic
     }
 
     /// Borrows a queue of the NIC: its description, and its memory, the device's file and the
     /// socket that wakes.
-    pub(in crate::device) fn borrow_nic(
-        &self,
-        order: &QueueRequest,
-    ) -> Result<(NicQueue, [OwnedFd; 3]), AfXdpSetupError> {
+    pub(crate) fn borrow_nic(&self, order: &QueueRequest) -> Result<(NicQueue, [OwnedFd; 3]), AfXdpSetupError> {
         let (reply, descriptors) = self.order(order)?;
         match (reply, <[OwnedFd; 3]>::try_from(descriptors)) {
             (Reply::OpenedNic(queue), Ok(descriptors)) => {
@@ -234,32 +231,32 @@ impl LentPort {
 
     /// Has the broker arm the completion queue of our NIC queue: returns whether it was told. There
     /// is no reply, so a broker that is busy keeps nobody from going to sleep.
-    pub(in crate::device) fn arm(&self, word: u32) -> bool {
+    pub(crate) fn arm(&self, word: u32) -> bool {
         !self.is_lost() && sys::send_now(&self.channel, &Request::Arm { word }.encode()).is_ok()
     }
 
     /// Has the NIC release a ring of ours.
-    pub(in crate::device) fn reset(&self, half: Half) -> io::Result<()> {
+    pub(crate) fn reset(&self, half: Half) -> io::Result<()> {
         self.ask(Request::Reset { half }).and_then(done)
     }
 
     /// Gives it back to the NIC.
-    pub(in crate::device) fn ready(&self, half: Half) -> io::Result<()> {
+    pub(crate) fn ready(&self, half: Half) -> io::Result<()> {
         self.ask(Request::Ready { half }).and_then(done)
     }
 
     /// The frames of our flows come to us.
-    pub(in crate::device) fn connect(&self) -> io::Result<()> {
+    pub(crate) fn connect(&self) -> io::Result<()> {
         self.ask(Request::Connect).and_then(done)
     }
 
     /// The kernel receives them.
-    pub(in crate::device) fn disconnect(&self) {
+    pub(crate) fn disconnect(&self) {
         // Where the broker is gone, so is its program.
         let _ = self.ask(Request::Disconnect);
     }
 
-    pub(in crate::device) fn add(&self, rule: &Rule) -> Result<RuleId, SteerError> {
+    pub(crate) fn add(&self, rule: &Rule) -> Result<RuleId, SteerError> {
         let Some(flow) = Flow::of(rule) else {
             return Err(SteerError::Broker { errno: libc::EOPNOTSUPP });
         };
@@ -270,7 +267,7 @@ impl LentPort {
         }
     }
 
-    pub(in crate::device) fn remove(&self, id: RuleId) -> Result<(), SteerError> {
+    pub(crate) fn remove(&self, id: RuleId) -> Result<(), SteerError> {
         match self.ask(Request::Unsteer { id: id.0 }) {
             Ok(Reply::Done) => Ok(()),
             _ => Err(SteerError::NoRule { id }),
@@ -278,28 +275,28 @@ impl LentPort {
     }
 
     /// Whether connections that begin may come to us by the rule with this number.
-    pub(in crate::device) fn set_listening(&self, id: RuleId, listening: bool) {
+    pub(crate) fn set_listening(&self, id: RuleId, listening: bool) {
         // Where it fails, the broker is gone.
         let _ = self.ask(Request::SetListening { id: id.0, listening });
     }
 
     /// Whether the broker passes frames on, and connections to others who listen.
-    pub(in crate::device) fn is_forwarded(&self) -> bool {
+    pub(crate) fn is_forwarded(&self) -> bool {
         self.is_forwarded.load(Ordering::Relaxed)
     }
 
     /// Has the kernel resolve a neighbor.
-    pub(in crate::device) fn resolve(&self, address: Ipv4Addr) -> io::Result<()> {
+    pub(crate) fn resolve(&self, address: Ipv4Addr) -> io::Result<()> {
         self.ask(Request::Resolve(address)).and_then(done)
     }
 
     /// The socket that brings ICMP errors; `None` from the second time on.
-    pub(in crate::device) fn take_icmp_errors(&self) -> Option<OwnedFd> {
+    pub(crate) fn take_icmp_errors(&self) -> Option<OwnedFd> {
         self.icmp_errors.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Notices that the broker has ended. One system call.
-    pub(in crate::device) fn look(&self) {
+    pub(crate) fn look(&self) {
         // If the lock is taken, its holder makes a request and notices the end itself.
         if let Ok(_alone) = self.asking.try_lock()
             && sys::is_closed(&self.channel)
@@ -310,7 +307,7 @@ impl LentPort {
 
     /// Has `act` run once the broker has ended, by whoever notices that.
     #[cfg_attr(not(feature = "mlx5"), allow(dead_code))] // a queue of AF_XDP has nothing to let go of
-    pub(in crate::device) fn at_end(&self, act: impl FnOnce() + Send + 'static) {
+    pub(crate) fn at_end(&self, act: impl FnOnce() + Send + 'static) {
         *self.at_end.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(act));
         if self.is_lost() {
             self.lose();
@@ -325,12 +322,12 @@ impl LentPort {
         }
     }
 
-    pub(in crate::device) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Relaxed)
     }
 
     /// Why no frame will come any more, if that is so. One system call.
-    pub(in crate::device) fn lost(&self) -> Option<String> {
+    pub(crate) fn lost(&self) -> Option<String> {
         self.look();
         let (name, is_silent) = (&self.interface.name, self.is_silent.load(Ordering::Relaxed));
         self.is_lost().then(|| {

@@ -2,4 +2,4 @@
 
 pub(crate) mod conformance;
 #[cfg(test)]
-pub(in crate::device) mod wire_rig;
+pub(super) mod wire_rig;

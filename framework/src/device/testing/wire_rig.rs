@@ -11,10 +11,10 @@ use crate::device::{Device, Queue, RxOf, TxOf};
 use crate::mem::Pool;
 
 /// Slots of a ring.
-pub(in crate::device) const SLOTS: u32 = 64;
+pub(crate) const SLOTS: u32 = 64;
 
 /// Two ports on a wire in memory.
-pub(in crate::device) fn wire() -> (MemoryDevice, MemoryDevice) {
+pub(crate) fn wire() -> (MemoryDevice, MemoryDevice) {
     pair("wire", config())
 }
 
@@ -25,7 +25,7 @@ fn config() -> MemoryConfig {
 type Opened<D> = dyn FnMut(&mut RxOf<D>, &Pool) -> Box<dyn Any>;
 
 /// Makes links of which each end is a `D`.
-pub(in crate::device) struct WireRig<D: Device> {
+pub(crate) struct WireRig<D: Device> {
     config: MemoryConfig,
     ends: Box<dyn FnMut() -> (D, D)>,
     opened: Box<Opened<D>>,
@@ -33,21 +33,18 @@ pub(in crate::device) struct WireRig<D: Device> {
 
 impl<D: Device> WireRig<D> {
     /// `ends` makes both ends, around the ports of [`wire`].
-    pub(in crate::device) fn new(ends: impl FnMut() -> (D, D) + 'static) -> Self {
+    pub(crate) fn new(ends: impl FnMut() -> (D, D) + 'static) -> Self {
         Self::of(config(), ends)
     }
 
     /// The same around ports that `config` describes.
-    pub(in crate::device) fn of(config: MemoryConfig, ends: impl FnMut() -> (D, D) + 'static) -> Self {
+    pub(crate) fn of(config: MemoryConfig, ends: impl FnMut() -> (D, D) + 'static) -> Self {
         Self { config, ends: Box::new(ends), opened: Box::new(|_, _| Box::new(())) }
     }
 
     /// Calls `opened` with the sender's receiving half once both ends are open; its result is kept
     /// as long as the link.
-    pub(in crate::device) fn once_open(
-        mut self,
-        opened: impl FnMut(&mut RxOf<D>, &Pool) -> Box<dyn Any> + 'static,
-    ) -> Self {
+    pub(crate) fn once_open(mut self, opened: impl FnMut(&mut RxOf<D>, &Pool) -> Box<dyn Any> + 'static) -> Self {
         self.opened = Box::new(opened);
         self
     }

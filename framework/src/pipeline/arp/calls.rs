@@ -3,9 +3,9 @@
 
 use core::net::Ipv4Addr;
 
-use super::super::egress::EgressCalls;
 use super::resolver::Resolver;
 use crate::mem::Mbuf;
+use crate::pipeline::egress::EgressCalls;
 use crate::proto::{ArpOutcome, NeighborDrop, NeighborRequest, NotLearned};
 use crate::wire::ArpPacket;
 
@@ -13,7 +13,7 @@ impl EgressCalls<'_> {
     /// Keeps a frame until its neighbor is known, and then writes its destination. Its headroom
     /// must be ours to write. The resolver counts whether the frame was sent or dropped. Returns
     /// the frame where this interface resolves no neighbors.
-    pub(in crate::pipeline) fn queue(self, frame: Mbuf, request: NeighborRequest) -> Result<(), Mbuf> {
+    pub(crate) fn queue(self, frame: Mbuf, request: NeighborRequest) -> Result<(), Mbuf> {
         let Self { egress, host, pool, tx, now } = self;
         let Some(Resolver { neighbors, output, waiting, .. }) = &mut egress.resolver else { return Err(frame) };
         let tags = host.vlan();
@@ -24,7 +24,7 @@ impl EgressCalls<'_> {
 
     /// Keeps a neighbor resolved from now on, and requests it where it is not known. False where
     /// the table is full, the request rate is used up, or there is no resolver.
-    pub(in crate::pipeline) fn keep_neighbor(self, request: NeighborRequest) -> bool {
+    pub(crate) fn keep_neighbor(self, request: NeighborRequest) -> bool {
         let Self { egress, host, pool, tx, now } = self;
         let Some(Resolver { neighbors, output, .. }) = &mut egress.resolver else { return false };
         let tags = host.vlan();
@@ -38,7 +38,7 @@ impl EgressCalls<'_> {
     }
 
     /// A neighbor seems not to reply: probe it now.
-    pub(in crate::pipeline) fn negative_advice(self, next_hop: Ipv4Addr) {
+    pub(crate) fn negative_advice(self, next_hop: Ipv4Addr) {
         let Self { egress, host, pool, tx, now } = self;
         let Some(Resolver { neighbors, output, .. }) = &mut egress.resolver else { return };
         let tags = host.vlan();
@@ -46,7 +46,7 @@ impl EgressCalls<'_> {
     }
 
     /// Receives an ARP packet; frames that waited for its sender are sent.
-    pub(in crate::pipeline) fn receive_arp(self, packet: &ArpPacket) -> ArpOutcome {
+    pub(crate) fn receive_arp(self, packet: &ArpPacket) -> ArpOutcome {
         let Self { egress, host, pool, tx, now } = self;
         let Some(Resolver { neighbors, output, waiting, .. }) = &mut egress.resolver else {
             return ArpOutcome::Ignored(NotLearned::Unsolicited);
@@ -60,7 +60,7 @@ impl EgressCalls<'_> {
     /// Repeats requests, probes aging entries, gives up, and reads the host's changes. Two compares
     /// where nothing is due. True where TCP must be notified of segments whose neighbor did not
     /// reply.
-    pub(in crate::pipeline) fn tick_neighbors(self) -> bool {
+    pub(crate) fn tick_neighbors(self) -> bool {
         let Self { egress, host, pool, tx, now } = self;
         let Some(resolver) = &mut egress.resolver else { return false };
         let has_changed = resolver.host_changes != host.changes();

@@ -1,7 +1,7 @@
 //! The ARP node: replies for our addresses, defends them, and learns the neighbors'.
 //!
 //! Its input begins with the ARP packet; it hands nothing on. The node is a shell around two
-//! machines: [`Claims`], its own, and the neighbors of [`Egress`](super::super::Egress), where
+//! machines: [`Claims`], its own, and the neighbors of [`Egress`](crate::pipeline::Egress), where
 //! frames wait for a reply. On an interface that the kernel owns, no ARP packet arrives here; the
 //! host learns the neighbors from netlink.
 
@@ -9,13 +9,13 @@ use core::net::Ipv4Addr;
 
 use zerocopy::IntoBytes;
 
-use super::super::answer::{ReplyLink, build};
-use super::super::node::{Cx, Node, discard};
-use super::super::outline::NodeTree;
 use super::resolver::send_arp;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::{Offload, TxQueue};
 use crate::mem::{Mbuf, Pool};
+use crate::pipeline::answer::{ReplyLink, build};
+use crate::pipeline::node::{Cx, Node, discard};
+use crate::pipeline::outline::NodeTree;
 use crate::proto::{
     ArpOutcome, ClaimAction, ClaimConfig, ClaimError, ClaimOutcome, Claims, HashSeed, Ipv4Prefix, NotLearned,
 };

@@ -10,11 +10,11 @@ use core::net::SocketAddrV4;
 
 use arrayvec::ArrayVec;
 
-use super::super::answer::LINK_LEN_MAX;
-use super::super::node::discard;
 use crate::counters::{Counter, Drops, Gauge, Scope, Unit};
 use crate::device::{Offload, TxQueue};
 use crate::mem::{Mbuf, Pool};
+use crate::pipeline::answer::LINK_LEN_MAX;
+use crate::pipeline::node::discard;
 use crate::proto::Host;
 use crate::proto::tcp::Seq;
 use crate::proto::{
@@ -44,7 +44,7 @@ const REQUESTS_MAX: usize = 16;
 const UNREACHED_MAX: usize = 16;
 
 /// Neighbors, and frames that wait for them.
-pub(in crate::pipeline) struct Resolver {
+pub(crate) struct Resolver {
     pub(super) neighbors: Neighbors<Mbuf>,
     pending_per_neighbor: usize,
     /// `Host::changes` when the host was last read.
@@ -70,7 +70,7 @@ pub(super) struct ResolverOutput {
 
 impl Resolver {
     /// Counters in the scope `neighbors` below `scope`. Allocates all its memory here.
-    pub(in crate::pipeline) fn new(config: NeighborConfig, seed: HashSeed, scope: &Scope) -> Self {
+    pub(crate) fn new(config: NeighborConfig, seed: HashSeed, scope: &Scope) -> Self {
         let scope = scope.scope("neighbors");
         Self {
             neighbors: Neighbors::new(config, seed),
@@ -91,38 +91,38 @@ impl Resolver {
     }
 
     /// Frames that wait for a neighbor.
-    pub(in crate::pipeline) fn pending(&self) -> usize {
+    pub(crate) fn pending(&self) -> usize {
         self.neighbors.pending()
     }
 
     /// Frames that may wait for one neighbor.
-    pub(in crate::pipeline) fn pending_per_neighbor(&self) -> usize {
+    pub(crate) fn pending_per_neighbor(&self) -> usize {
         self.pending_per_neighbor
     }
 
     /// Neighbors that are known or being resolved.
-    pub(in crate::pipeline) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.neighbors.len()
     }
 
     /// When [`tick`] has something to do next, not later.
-    pub(in crate::pipeline) fn next_deadline(&self, host: &Host, now: Instant) -> Instant {
+    pub(crate) fn next_deadline(&self, host: &Host, now: Instant) -> Instant {
         let is_behind = !self.neighbors.is_empty() && self.host_changes != host.changes();
         if is_behind || !self.output.requests.is_empty() { now } else { self.neighbors.next_deadline() }
     }
 
     /// Whether a neighbor is asked for.
-    pub(in crate::pipeline) fn is_asking(&self) -> bool {
+    pub(crate) fn is_asking(&self) -> bool {
         self.neighbors.is_asking()
     }
 
     /// The next segment that was not sent because its neighbor did not reply.
-    pub(in crate::pipeline) fn next_unreached(&mut self) -> Option<(Flow, Seq)> {
+    pub(crate) fn next_unreached(&mut self) -> Option<(Flow, Seq)> {
         self.output.unreached.pop()
     }
 
     /// The next request that is not passed on yet.
-    pub(in crate::pipeline) fn next_neighbor_request(&mut self) -> Option<NeighborRequest> {
+    pub(crate) fn next_neighbor_request(&mut self) -> Option<NeighborRequest> {
         self.output.requests.pop()
     }
 }
@@ -175,7 +175,7 @@ fn segment_of(frame: &Mbuf, tags: &VlanTags) -> Option<(Flow, Seq)> {
 }
 
 /// Posts an ARP packet; false where there is no buffer or no slot.
-pub(in crate::pipeline) fn send_arp(send: &ArpSend, tags: &VlanTags, pool: &Pool, tx: &mut dyn TxQueue) -> bool {
+pub(crate) fn send_arp(send: &ArpSend, tags: &VlanTags, pool: &Pool, tx: &mut dyn TxQueue) -> bool {
     let fields = EthernetFields { dst: send.to, src: send.packet.sender_mac, ethertype: EtherType::ARP };
     let mut bytes = [0; LINK_LEN_MAX + arp::PACKET_LEN];
     let len = EthernetHeader::new(fields).emit_tagged(tags, &mut bytes).expect("the array holds two tags");

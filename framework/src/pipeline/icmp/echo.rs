@@ -1,18 +1,18 @@
-//! The app's own ICMP echo requests. The [`Icmp`](super::super::Icmp) node delivers replies to
-//! [`App::on_echo_reply`](super::super::App::on_echo_reply); matching them to requests, and
+//! The app's own ICMP echo requests. The [`Icmp`](crate::pipeline::Icmp) node delivers replies to
+//! [`App::on_echo_reply`](crate::pipeline::App::on_echo_reply); matching them to requests, and
 //! counting missing ones, is left to the app.
 
 use core::net::Ipv4Addr;
 
 use zerocopy::IntoBytes;
 
-use super::super::answer::{LINK_LEN_MAX, build, link_header};
-use super::super::fragments;
-use super::super::node::Cx;
-use super::super::udp::flow::{ConnectError, SendToError, UdpSent};
-use super::super::udp::send_error::SendError;
 use crate::device::Offload;
 use crate::mem::Mbuf;
+use crate::pipeline::answer::{LINK_LEN_MAX, build, link_header};
+use crate::pipeline::fragments;
+use crate::pipeline::node::Cx;
+use crate::pipeline::udp::flow::{ConnectError, SendToError, UdpSent};
+use crate::pipeline::udp::send_error::SendError;
 use crate::proto::{FragmentPiece, FragmentPlan, NeighborRequest, Resolution, ResolutionCause};
 use crate::wire::checksum::Sum;
 use crate::wire::icmpv4::{self, Echo};

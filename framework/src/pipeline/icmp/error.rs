@@ -4,11 +4,11 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::super::answer::{ReplyLink, build};
-use super::super::node::Cx;
 use super::error_rate::UnsentError;
 use crate::device::Offload;
 use crate::mem::Mbuf;
+use crate::pipeline::answer::{ReplyLink, build};
+use crate::pipeline::node::Cx;
 use crate::proto::{ErrorRoute, FlowErrorKind, OffendingPacket};
 use crate::wire::icmpv4::{self, QUOTED_LEN_MAX, Unreachable};
 use crate::wire::{EtherType, Icmpv4Message, Ipv4Fields, Ipv4Header, Protocol, udp};
@@ -21,7 +21,7 @@ pub fn send_port_unreachable(mbuf: &Mbuf, cx: &mut Cx<'_>) {
 }
 
 /// Sends the sender of a packet an error of this kind, where this host sends errors at all
-/// ([`EgressConfig::errors`](super::super::EgressConfig::errors)). `advanced`: bytes from the IPv4
+/// ([`EgressConfig::errors`](crate::pipeline::EgressConfig::errors)). `advanced`: bytes from the IPv4
 /// header to the data, 0 in the IPv4 node and `l3_len` after it. Costs a buffer and three short
 /// copies.
 #[cold]

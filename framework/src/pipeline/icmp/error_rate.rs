@@ -43,9 +43,9 @@ impl From<ErrorRefusal> for UnsentError {
     }
 }
 
-/// The rate of errors and their counters. Owned by [`Egress`](super::super::Egress): one rate for
+/// The rate of errors and their counters. Owned by [`Egress`](crate::pipeline::Egress): one rate for
 /// the whole host.
-pub(in crate::pipeline) struct IcmpErrors {
+pub(crate) struct IcmpErrors {
     pub(super) limit: ErrorLimit,
     pub(super) sent: Counter,
     pub(super) drops: Drops<UnsentError>,
@@ -53,7 +53,7 @@ pub(in crate::pipeline) struct IcmpErrors {
 
 impl IcmpErrors {
     /// Errors at the rate of `limit`, with counters in the scope `icmp_errors` below `scope`.
-    pub(in crate::pipeline) fn new(limit: ErrorLimit, scope: &Scope) -> Self {
+    pub(crate) fn new(limit: ErrorLimit, scope: &Scope) -> Self {
         let scope = scope.scope("icmp_errors");
         Self { limit, sent: scope.counter("sent", Unit::Packets), drops: scope.drops() }
     }

@@ -3,21 +3,21 @@
 //!
 //! A packet enters at the ICMP header, with the IPv4 header before it in the buffer; only the app
 //! gets something. Our own errors are sent by the node that drops the packet, see
-//! [`send_icmp_error`](super::super::send_icmp_error).
+//! [`send_icmp_error`](crate::pipeline::send_icmp_error).
 
 use core::net::Ipv4Addr;
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::super::answer::{ReplyLink, build};
-use super::super::app::App;
-use super::super::fragments;
-use super::super::node::{Cx, Node, discard, keeps_nothing};
-use super::super::outline::NodeTree;
-use super::super::tcp::TcpSockets;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::Offload;
 use crate::mem::{Mbuf, gather};
+use crate::pipeline::answer::{ReplyLink, build};
+use crate::pipeline::app::App;
+use crate::pipeline::fragments;
+use crate::pipeline::node::{Cx, Node, discard, keeps_nothing};
+use crate::pipeline::outline::NodeTree;
+use crate::pipeline::tcp::TcpSockets;
 use crate::proto::DemuxMatch;
 use crate::proto::icmp::is_single_host;
 use crate::proto::tcp::IcmpRefusal;

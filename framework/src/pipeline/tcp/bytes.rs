@@ -6,7 +6,7 @@ use crate::wire::checksum::Sum;
 
 /// Payload bytes. Dropping them is their normal end: they were acknowledged, delivered, or are held
 /// elsewhere too.
-pub(in crate::pipeline) enum Bytes {
+pub(crate) enum Bytes {
     /// Ours alone: received, or not sent yet.
     Mbuf(OwnedMbuf),
     /// Held while the NIC may still read them, and then until they are acknowledged.
@@ -14,7 +14,7 @@ pub(in crate::pipeline) enum Bytes {
 }
 
 /// An mbuf that is freed when it is dropped.
-pub(in crate::pipeline) struct OwnedMbuf {
+pub(crate) struct OwnedMbuf {
     /// `None` only during a conversion.
     pub(super) mbuf: Option<Mbuf>,
     /// The sum of all its bytes, where the copy computed it: the segment that carries the bytes

@@ -2,8 +2,8 @@
 
 use core::net::SocketAddrV4;
 
-use super::super::node::Cx;
 use super::{CloseReason, ConnectError, ConnectionId, ConnectionOptions, TcpEvent};
+use crate::pipeline::node::Cx;
 use crate::proto::ConsumerId;
 use crate::time::{Duration, Instant};
 

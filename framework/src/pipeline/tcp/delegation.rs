@@ -4,7 +4,6 @@
 
 use arrayvec::ArrayVec;
 
-use super::super::answer::LINK_LEN_MAX;
 use super::ConnectionId;
 use super::DelegateError;
 use super::SendError;
@@ -13,6 +12,7 @@ use super::headers::{Body, HEADERS_LEN_MAX, compose};
 use super::next_hop::{LinkHeaderCache, NextHop, NextHopRequest};
 use super::sockets::{Inner, TcpCalls};
 use crate::mem::Mbuf;
+use crate::pipeline::answer::LINK_LEN_MAX;
 use crate::proto::ResolutionCause;
 use crate::proto::tcp::Outgoing;
 use crate::wire::checksum::Sum;

@@ -2,7 +2,6 @@
 //! the machine records it. Nearly every response to a received segment goes this way; all others go
 //! through the send queue and [`output`](super::output).
 
-use super::super::node::Cx;
 use super::ConnectionId;
 use super::bytes::Bytes;
 use super::headers::{Body, UsualHeaders};
@@ -11,6 +10,7 @@ use super::roster::Roster;
 use super::sockets::{Inner, TcpCalls, TcpSockets};
 use crate::device::Offload;
 use crate::mem::{Held, Mbuf};
+use crate::pipeline::node::Cx;
 use crate::proto::tcp::SendPermit;
 
 /// A frame that is ready to be posted, and the range of its payload.

@@ -7,7 +7,7 @@
 use arrayvec::ArrayVec;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::super::answer::LINK_LEN_MAX;
+use crate::pipeline::answer::LINK_LEN_MAX;
 use crate::proto::tcp::{Outgoing, SynOptions};
 use crate::wire::checksum::{PseudoHeader, Sum};
 use crate::wire::tcp::{OPTIONS_LEN_MAX, SackBlock, TcpFields, Timestamps};

@@ -4,8 +4,8 @@
 use core::fmt;
 use core::net::Ipv4Addr;
 
-use super::super::answer::{LINK_LEN_MAX, link_header};
-use super::super::node::Cx;
+use crate::pipeline::answer::{LINK_LEN_MAX, link_header};
+use crate::pipeline::node::Cx;
 use crate::proto::tcp::TcpConfig;
 use crate::proto::{Flow, Host, NeighborRequest, Resolution, ResolutionCause};
 use crate::time::Instant;

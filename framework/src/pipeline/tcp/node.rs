@@ -3,11 +3,6 @@
 
 use zerocopy::FromBytes;
 
-use super::super::answer::Sender;
-use super::super::app::App;
-use super::super::node::{Cx, Node, discard};
-use super::super::outline::NodeTree;
-use super::super::udp::node::ChecksumPolicy;
 use super::ConnectionId;
 use super::TcpEvent;
 use super::bytes::{Bytes, OwnedMbuf};
@@ -16,6 +11,11 @@ use super::sockets::Inner;
 use super::train::Train;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::mem::{ChecksumStatus, Held, Mbuf, MbufRef, gather};
+use crate::pipeline::answer::Sender;
+use crate::pipeline::app::App;
+use crate::pipeline::node::{Cx, Node, discard};
+use crate::pipeline::outline::NodeTree;
+use crate::pipeline::udp::node::ChecksumPolicy;
 use crate::proto::icmp::is_single_host;
 use crate::proto::tcp::{Arrival, PredictedFields, Received, Segment, TcpDrop};
 use crate::proto::{ConsumerId, Destination, Flow};

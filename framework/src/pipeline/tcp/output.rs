@@ -3,7 +3,6 @@
 
 use core::net::Ipv4Addr;
 
-use super::super::node::Cx;
 use super::bytes::{Bytes, OwnedMbuf, owned};
 use super::headers::{Body, HEADERS_LEN_MAX, UsualHeaders, compose};
 use super::next_hop::{self, LinkHeaderCache, NextHop, NextHopRequest};
@@ -11,6 +10,7 @@ use super::roster::{OpenConnection, Roster};
 use crate::counters::{Counter, Scope, Unit};
 use crate::device::{Capabilities, Offload, TxQueue};
 use crate::mem::Mbuf;
+use crate::pipeline::node::Cx;
 use crate::proto::tcp::{Outgoing, Output, Payload, Run, Seq, Unsent};
 use crate::proto::{Flow, NeighborRequest, ResolutionCause};
 use crate::wire::tcp::{OPTIONS_LEN_MAX, TcpFlags, Timestamps};

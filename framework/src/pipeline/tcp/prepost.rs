@@ -24,13 +24,13 @@
 //! 10. Rejected: a second queue for preposted frames, because the NIC keeps no order between two
 //!     queues ([why, and figures](../../../../docs/decisions/0007-preposted-orders.md)).
 
-use super::super::node::Cx;
 use super::SendError;
 use super::fast::{PendingSend, SendRecords};
 use super::headers::HEADERS_LEN_MAX;
 use super::sockets::{Inner, TcpCalls, TcpSockets};
 use super::template::Template;
 use crate::mem::copy_frame;
+use crate::pipeline::node::Cx;
 use crate::proto::tcp::Numbers;
 
 impl TcpCalls<'_, '_> {
@@ -41,7 +41,7 @@ impl TcpCalls<'_, '_> {
     /// already.
     ///
     /// Any frame that is sent, even an acknowledgment, overwrites the order, so call this in
-    /// [`App::tick`](super::super::App::tick), which runs last in a turn. A worker can have one
+    /// [`App::tick`](crate::pipeline::App::tick), which runs last in a turn. A worker can have one
     /// preposted order at a time.
     ///
     /// Where the device cannot prepost at all or at the moment, `fire` sends the order in the usual

@@ -2,8 +2,6 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use super::super::arp::resolver::Resolver;
-use super::super::node::Cx;
 use super::CallError;
 use super::ConnectError;
 use super::ConnectionId;
@@ -25,6 +23,8 @@ use super::tally::TallyCounters;
 use crate::counters::Scope;
 use crate::device::Capabilities;
 use crate::mem::{Mbuf, advise_large_pages};
+use crate::pipeline::arp::resolver::Resolver;
+use crate::pipeline::node::Cx;
 use crate::proto::Host;
 use crate::proto::tcp::{self as machine, IcmpRefusal, Seq, TcpTally};
 use crate::proto::{ConsumerId, Flow, FlowError, FlowErrorKind, HashSeed, Resolution, allocate_table};
@@ -45,13 +45,13 @@ pub struct TcpSocketsConfig {
 /// The connections and listeners of a worker; [`Cx::tcp`] gives the calls. A worker without TCP has
 /// none.
 #[derive(Default)]
-pub struct TcpSockets(pub(in crate::pipeline) Option<Box<Inner>>);
+pub struct TcpSockets(pub(crate) Option<Box<Inner>>);
 
 /// Whether the segments of a flow are steered to the worker. Local port 0 means that the port is
 /// not chosen yet.
 type Steering = Box<dyn Fn(Flow) -> bool + Send>;
 
-pub(in crate::pipeline) struct Inner {
+pub(crate) struct Inner {
     pub(super) machine: machine::Tcp<Bytes>,
     pub(super) link_headers: Box<[LinkHeaderCache]>,
     pub(super) counters: OutCounters,

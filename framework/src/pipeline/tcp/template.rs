@@ -14,7 +14,6 @@
 
 use core::fmt;
 
-use super::super::node::Cx;
 use super::ConnectionId;
 use super::SendError;
 use super::bytes::Bytes;
@@ -25,6 +24,7 @@ use super::output::TcpOutput;
 use super::sockets::{Inner, TcpCalls, TcpSockets};
 use crate::device::{Offload, Preposted, TxQueue};
 use crate::mem::{Mbuf, Pool};
+use crate::pipeline::node::Cx;
 use crate::proto::ResolutionCause;
 use crate::proto::tcp::{HeaderTemplate, Numbers, Outgoing, Tcp};
 use crate::time::Instant;

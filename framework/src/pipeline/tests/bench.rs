@@ -10,10 +10,10 @@ use crate::proto::{HashSeed, Host, SocketCapacity, Timers, UdpSockets};
 use crate::time::Instant;
 
 /// A transmit queue that records frames, up to a limit.
-pub(in crate::pipeline) struct Outbox {
-    pub(in crate::pipeline) frames: Vec<Mbuf>,
-    pub(in crate::pipeline) offloads: Vec<Offload>,
-    pub(in crate::pipeline) room: usize,
+pub(crate) struct Outbox {
+    pub(crate) frames: Vec<Mbuf>,
+    pub(crate) offloads: Vec<Offload>,
+    pub(crate) room: usize,
 }
 
 impl Default for Outbox {
@@ -46,26 +46,21 @@ impl TxQueue for Outbox {
 }
 
 /// A pipeline, and all that is in a [`Cx`].
-pub(in crate::pipeline) struct Bench<N, A> {
-    pub(in crate::pipeline) stack: N,
-    pub(in crate::pipeline) app: A,
-    pub(in crate::pipeline) host: Host,
-    pub(in crate::pipeline) sockets: UdpSockets,
-    pub(in crate::pipeline) egress: Egress,
-    pub(in crate::pipeline) outbox: Outbox,
-    pub(in crate::pipeline) now: Instant,
-    pub(in crate::pipeline) pushed: u64,
-    pub(in crate::pipeline) block: Block,
-    pub(in crate::pipeline) pool: Pool,
+pub(crate) struct Bench<N, A> {
+    pub(crate) stack: N,
+    pub(crate) app: A,
+    pub(crate) host: Host,
+    pub(crate) sockets: UdpSockets,
+    pub(crate) egress: Egress,
+    pub(crate) outbox: Outbox,
+    pub(crate) now: Instant,
+    pub(crate) pushed: u64,
+    pub(crate) block: Block,
+    pub(crate) pool: Pool,
 }
 
 impl<N: Node<A>, A: App> Bench<N, A> {
-    pub(in crate::pipeline) fn new(
-        host: Host,
-        app: A,
-        egress: EgressConfig,
-        stack: impl FnOnce(&Host, &Scope) -> N,
-    ) -> Self {
+    pub(crate) fn new(host: Host, app: A, egress: EgressConfig, stack: impl FnOnce(&Host, &Scope) -> N) -> Self {
         let block = Block::heap();
         let scope = block.scope("worker0");
         Self {
@@ -82,7 +77,7 @@ impl<N: Node<A>, A: App> Bench<N, A> {
         }
     }
 
-    pub(in crate::pipeline) fn cx<T>(&mut self, act: impl FnOnce(&mut N, &mut A, &mut Cx<'_>) -> T) -> T {
+    pub(crate) fn cx<T>(&mut self, act: impl FnOnce(&mut N, &mut A, &mut Cx<'_>) -> T) -> T {
         let mut cx = Cx {
             now: self.now,
             pool: &self.pool,
@@ -96,28 +91,28 @@ impl<N: Node<A>, A: App> Bench<N, A> {
         act(&mut self.stack, &mut self.app, &mut cx)
     }
 
-    pub(in crate::pipeline) fn push(&mut self, frame: &[u8]) {
+    pub(crate) fn push(&mut self, frame: &[u8]) {
         let mbuf = self.pool.alloc_copy(frame).unwrap();
         self.push_mbuf(mbuf);
     }
 
-    pub(in crate::pipeline) fn push_mbuf(&mut self, mbuf: Mbuf) {
+    pub(crate) fn push_mbuf(&mut self, mbuf: Mbuf) {
         self.pushed += 1;
         self.cx(|stack, app, cx| stack.push(mbuf, app, cx));
     }
 
-    pub(in crate::pipeline) fn take_frames(&mut self) -> Vec<Vec<u8>> {
+    pub(crate) fn take_frames(&mut self) -> Vec<Vec<u8>> {
         let frames = self.outbox.frames.drain(..);
         frames.map(|mbuf| (mbuf.segments().flatten().copied().collect(), mbuf.free()).0).collect()
     }
 
     /// The counter of that name in the scope of the worker.
-    pub(in crate::pipeline) fn count(&self, name: &str) -> u64 {
+    pub(crate) fn count(&self, name: &str) -> u64 {
         self.block.snapshot().count(&format!("worker0/{name}")).unwrap_or_else(|| panic!("no counter {name}"))
     }
 
     /// The sum of drops in the scopes that `counts` picks.
-    pub(in crate::pipeline) fn dropped(&self, counts: impl Fn(&str) -> bool) -> u64 {
+    pub(crate) fn dropped(&self, counts: impl Fn(&str) -> bool) -> u64 {
         let snapshot = self.block.snapshot();
         let drops = snapshot.samples.iter().filter(|sample| sample.name.contains("/drop/") && counts(&sample.name));
         drops.map(|sample| snapshot.count(&sample.name).unwrap()).sum()

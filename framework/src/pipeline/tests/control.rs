@@ -5,10 +5,10 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
 
-use super::super::*;
 use super::bench;
 use crate::counters::Scope;
 use crate::mem::Mbuf;
+use crate::pipeline::*;
 use crate::proto::{
     ConsumerId, ErrorLimit, FlowErrorKind, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, LearnFrom,
     NeighborConfig, NeighborRequest, ResolutionCause, Sharing, TokenBucket,

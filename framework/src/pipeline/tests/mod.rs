@@ -1,6 +1,6 @@
 //! The whole tree from frame to app and back out, over a device that records posted frames.
 
-pub(in crate::pipeline) mod bench;
+pub(super) mod bench;
 mod control;
 
 use core::net::{Ipv4Addr, SocketAddrV4};

@@ -8,10 +8,10 @@ use super::send_error::SendError;
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use super::super::fragments;
-use super::super::node::Cx;
 use crate::device::Offload;
 use crate::mem::Mbuf;
+use crate::pipeline::fragments;
+use crate::pipeline::node::Cx;
 use crate::proto::{
     Flow, FragmentPiece, FragmentPlan, IdentificationKey, InterfaceId, NeighborRequest, Resolution, ResolutionCause,
 };
@@ -233,7 +233,7 @@ impl UdpFlow {
 
     /// Prepares the headers again where the host or the path has changed; costs two loads and
     /// compares where neither has. Every send does so; call it for flows that are sent on while
-    /// another interface of a [trunk](super::super::VlanTrunk) is active.
+    /// another interface of a [trunk](crate::pipeline::VlanTrunk) is active.
     #[inline]
     pub fn refresh(&mut self, cx: &mut Cx<'_>) {
         if self.seen != changes(cx) || cx.now >= self.until {

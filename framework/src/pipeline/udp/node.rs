@@ -5,13 +5,13 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use zerocopy::FromBytes;
 
-use super::super::app::App;
-use super::super::icmp::error::send_port_unreachable;
-use super::super::node::{Cx, Node, discard, keeps_nothing};
-use super::super::outline::NodeTree;
 use super::datagram::Datagram;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::mem::{ChecksumStatus, Mbuf, MbufRef, gather};
+use crate::pipeline::app::App;
+use crate::pipeline::icmp::error::send_port_unreachable;
+use crate::pipeline::node::{Cx, Node, discard, keeps_nothing};
+use crate::pipeline::outline::NodeTree;
 use crate::proto::{ConsumerId, DemuxMatch, Flow, InterfaceId, Subscriber};
 use crate::wire::{Ipv4Header, UdpError, UdpHeader, ipv4, udp};
 

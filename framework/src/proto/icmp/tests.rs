@@ -3,13 +3,13 @@
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
 
-use super::super::demux::Sharing;
-use super::super::hash::HashSeed;
-use super::super::host::{HostConfig, HostEvent};
-use super::super::ids::{ConsumerId, InterfaceId};
-use super::super::prefix::Ipv4Prefix;
-use super::super::sockets::SocketCapacity;
 use super::*;
+use crate::proto::demux::Sharing;
+use crate::proto::hash::HashSeed;
+use crate::proto::host::{HostConfig, HostEvent};
+use crate::proto::ids::{ConsumerId, InterfaceId};
+use crate::proto::prefix::Ipv4Prefix;
+use crate::proto::sockets::SocketCapacity;
 use crate::time::Duration;
 use crate::wire::{Ipv4Fields, UdpFields, UdpHeader, VlanTags};
 

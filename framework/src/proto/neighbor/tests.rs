@@ -3,10 +3,10 @@
 
 use proptest::prelude::*;
 
-use super::super::host::HostConfig;
-use super::super::ids::InterfaceId;
-use super::super::prefix::Ipv4Prefix;
 use super::*;
+use crate::proto::host::HostConfig;
+use crate::proto::ids::InterfaceId;
+use crate::proto::prefix::Ipv4Prefix;
 use crate::wire::VlanTags;
 
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);

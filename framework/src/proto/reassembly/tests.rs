@@ -301,7 +301,7 @@ proptest! {
     fn what_fragmentation_cuts_reassembly_puts_together(
         payload_len in 1usize..20_000, mtu in 576usize..3000, seed in any::<u64>(),
     ) {
-        use super::super::fragmentation::{FragmentPlan, FragmentRequest};
+        use crate::proto::fragmentation::{FragmentPlan, FragmentRequest};
         let request = FragmentRequest { payload_len, header_len: 20, later_header_len: 20, mtu, dont_fragment: false };
         let mut pieces: Vec<_> = FragmentPlan::new(request).unwrap().enumerate().collect();
         pieces.sort_by_key(|(idx, _)| HashSeed::new(seed, 0).fold(*idx as u64));

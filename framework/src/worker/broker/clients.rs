@@ -388,10 +388,10 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
     use std::sync::Arc;
 
-    use super::super::rights::{BrokerRule, BrokerUser};
     use super::*;
     use crate::device::af_xdp::broker::forwarded::ForwardedQueue;
     use crate::mem::Region;
+    use crate::worker::broker::rights::{BrokerRule, BrokerUser};
 
     fn add(clients: &mut Clients, uid: u32) -> Result<ClientId, Refusal> {
         add_with(clients, uid, ClientRights::User(BrokerUser { uid, low_ports: vec![] }))

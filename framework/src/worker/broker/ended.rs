@@ -88,10 +88,10 @@ impl EndedFlows {
 mod tests {
     use core::net::{Ipv4Addr, SocketAddrV4};
 
-    use super::super::flows::{ClientId, FlowTable};
     use super::*;
     use crate::device::broker::message::Flow;
     use crate::wire::Protocol;
+    use crate::worker::broker::flows::{ClientId, FlowTable};
 
     const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 

@@ -94,7 +94,7 @@ impl<Q: Queue> WorkerBuilder<Q> {
 }
 
 impl<Q: Queue, H: HostProvider> WorkerBuilder<Q, H> {
-    pub(in crate::worker) fn hosted(queue: Q, capabilities: Capabilities, hosting: H) -> Self {
+    pub(super) fn hosted(queue: Q, capabilities: Capabilities, hosting: H) -> Self {
         let settings = Settings {
             capabilities,
             sockets: SocketCapacity::default(),

@@ -58,7 +58,7 @@ pub struct Mirror {
 
 /// Has the kernel resolve a neighbor of the followed interface, for a process that may not do so
 /// itself.
-pub(in crate::worker) type Resolver = Box<dyn Fn(Ipv4Addr) -> io::Result<()> + Send>;
+pub(crate) type Resolver = Box<dyn Fn(Ipv4Addr) -> io::Result<()> + Send>;
 
 struct Followed {
     name: String,

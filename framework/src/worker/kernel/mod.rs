@@ -33,7 +33,7 @@ mod wakeup;
 
 pub use follower::{Follower, LinkState};
 pub(crate) use icmp_errors::{ICMP_ERROR_LEN_MAX, IcmpErrorListener, KernelIcmpError};
-pub(in crate::worker) use mirror::Resolver;
+pub(super) use mirror::Resolver;
 pub use mirror::{Mirror, MirrorError, MirrorThread};
 pub use tables::KernelLink;
 

@@ -19,7 +19,7 @@ const ARMED: u8 = 1;
 const RUNG: u8 = 2;
 
 #[derive(Debug)]
-pub(in crate::worker) struct Wakeup {
+pub(crate) struct Wakeup {
     event: File,
     state: AtomicU8,
 }

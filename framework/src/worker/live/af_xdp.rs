@@ -82,8 +82,8 @@ impl LiveDriver for AfXdpDevice {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PortConfig;
     use super::*;
+    use crate::worker::live::PortConfig;
 
     #[test]
     fn chunk_holds_a_frame_where_one_can() {

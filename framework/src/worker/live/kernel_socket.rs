@@ -56,7 +56,7 @@ fn set_membership(
 }
 
 /// A socket that gets a copy of each ICMP error that the kernel receives on an interface (raw(7)).
-pub(in crate::worker) fn icmp_errors(interface: &str) -> io::Result<UdpSocket> {
+pub(crate) fn icmp_errors(interface: &str) -> io::Result<UdpSocket> {
     let socket = UdpSocket::from(socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP)?);
     // A set bit filters a type out: all but unreachable, time exceeded and parameter problem.
     let unwanted: u32 = !(1 << 3 | 1 << 11 | 1 << 12);

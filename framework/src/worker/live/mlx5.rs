@@ -66,8 +66,8 @@ impl LiveDriver for Mlx5Device {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PortConfig;
     use super::*;
+    use crate::worker::live::PortConfig;
 
     #[test]
     fn buffer_of_a_connectx_holds_a_jumbo_frame() {

@@ -38,7 +38,7 @@ pub use device::{LiveDevice, PortConfig};
 pub use error::LiveError;
 pub use host::{DedicatedHostFault, DedicatedHostPart, LiveHost};
 #[cfg(feature = "af-xdp")]
-pub(in crate::worker) use kernel_socket::icmp_errors;
+pub(super) use kernel_socket::icmp_errors;
 pub use kernel_socket::sleep_on;
 pub use port::LivePort;
 pub use queue::{LiveQueue, LiveWorker};

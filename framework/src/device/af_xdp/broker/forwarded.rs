@@ -28,10 +28,10 @@ use std::os::unix::net::UnixDatagram;
 
 use arrayvec::ArrayVec;
 
-use super::super::rings::ring::{ConsumerRing, Desc, MORE, OF_BROKER, Offsets, ProducerRing};
-use super::super::rings::socket::{Rings, SEGMENTS_MAX};
 use super::foreign::ForeignUmem;
 use super::lend::RING_LEN_MIN;
+use crate::device::af_xdp::rings::ring::{ConsumerRing, Desc, MORE, OF_BROKER, Offsets, ProducerRing};
+use crate::device::af_xdp::rings::socket::{Rings, SEGMENTS_MAX};
 use crate::device::broker::request::QueueRequest;
 use crate::device::broker::sys;
 use crate::mem::Region;
@@ -114,7 +114,7 @@ impl Places {
 }
 
 /// The client's side of the rings.
-pub(in crate::device::af_xdp) fn map_rings(file: &File, rx_len: u32, tx_len: u32) -> io::Result<Rings> {
+pub(crate) fn map_rings(file: &File, rx_len: u32, tx_len: u32) -> io::Result<Rings> {
     let at = Places::of(rx_len, tx_len);
     if file.metadata()?.len() < at.len as u64 {
         return Err(io::ErrorKind::InvalidData.into());

@@ -4,10 +4,10 @@ use core::time::Duration;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::super::CopyMode;
-use super::super::error::AfXdpSetupError;
-use super::super::rings::socket::{TRIES_MAX, Wanted, bind_first, make_rings, open};
-use super::super::rings::umem::register_for_another;
+use crate::device::af_xdp::CopyMode;
+use crate::device::af_xdp::error::AfXdpSetupError;
+use crate::device::af_xdp::rings::socket::{TRIES_MAX, Wanted, bind_first, make_rings, open};
+use crate::device::af_xdp::rings::umem::register_for_another;
 use crate::device::broker::request::{QueueRequest, too_large};
 use crate::device::broker::sys;
 use crate::mem::{Layout, Region};
@@ -18,7 +18,7 @@ const CHUNK_LEN_MIN: u32 = 2048;
 
 /// A queue that a client has: the broker keeps the socket to put it into its map.
 pub(crate) struct LentQueue {
-    pub(in crate::device::af_xdp) socket: OwnedFd,
+    pub(crate) socket: OwnedFd,
     memory: File,
     pub(crate) zero_copy: bool,
     pub(crate) multi_buffer: bool,
@@ -48,7 +48,7 @@ impl QueueRequest {
 impl LentQueue {
     /// Makes the memory and binds a socket to the queue that is wanted. Nothing of it is mapped
     /// here afterwards.
-    pub(in crate::device::af_xdp) fn make(order: &QueueRequest, wanted: &Wanted<'_>) -> Result<Self, AfXdpSetupError> {
+    pub(crate) fn make(order: &QueueRequest, wanted: &Wanted<'_>) -> Result<Self, AfXdpSetupError> {
         let sockets = (0..TRIES_MAX).map(|_| open()).collect::<Result<_, _>>()?;
         let no_memory = |error| AfXdpSetupError::system("making packet buffers", error);
         let memory = sys::memory(order.umem_len as usize).map_err(no_memory)?;
@@ -70,7 +70,7 @@ impl LentQueue {
     /// Whether the kernel gives the queue that is wanted: binds a socket with the smallest umem and
     /// closes it. In copy mode, because a driver would set the queue up anew for zero copy; a queue
     /// that has a socket is refused in either.
-    pub(in crate::device::af_xdp) fn is_free(wanted: &Wanted<'_>) -> Result<bool, AfXdpSetupError> {
+    pub(crate) fn is_free(wanted: &Wanted<'_>) -> Result<bool, AfXdpSetupError> {
         let wanted = Wanted {
             copying: CopyMode::Copy,
             rx_ring_len: RING_LEN_MIN,
@@ -100,9 +100,9 @@ impl LentQueue {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::Mode;
-    use super::super::super::interface::Interface;
     use super::*;
+    use crate::device::af_xdp::Mode;
+    use crate::device::af_xdp::interface::Interface;
     use crate::device::af_xdp::rings::socket::RELEASE_MAX;
     use crate::device::af_xdp::rings::sys::{bind, leave_namespace};
 

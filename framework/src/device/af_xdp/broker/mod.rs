@@ -18,9 +18,9 @@
 //! [`lend`] is what a broker makes for a client; how they talk is
 //! [`device::broker`](crate::device::broker).
 
-#[cfg(test)]
-mod tests;
 #[allow(unsafe_code)]
 mod foreign;
 pub(crate) mod forwarded;
 pub(crate) mod lend;
+#[cfg(test)]
+mod tests;

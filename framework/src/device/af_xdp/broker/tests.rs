@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::super::interface::Interface;
-use super::super::rings::sys::leave_namespace;
-use super::super::{AfXdpConfig, AfXdpDevice, AfXdpRx, AfXdpTx};
 use super::forwarded::{ForwardedQueue, Taken};
 use crate::counters::Block;
+use crate::device::af_xdp::interface::Interface;
+use crate::device::af_xdp::rings::sys::leave_namespace;
+use crate::device::af_xdp::{AfXdpConfig, AfXdpDevice, AfXdpRx, AfXdpTx};
 use crate::device::broker::message::{MESSAGE_LEN_MAX, Reply, Request, Welcome};
 use crate::device::broker::request::QueueRequest;
 use crate::device::broker::sys;

@@ -19,7 +19,7 @@ use super::setup::handle::{PendingQueue, PortHandle};
 use crate::counters::{Counter, Scope, Unit};
 
 /// The receive gate of one queue.
-pub(in crate::device::af_xdp) struct Gate {
+pub(super) struct Gate {
     port: PortHandle,
     queue: u16,
     umem: Rc<Umem>,
@@ -44,7 +44,7 @@ enum GateState {
 }
 
 impl Gate {
-    pub(in crate::device::af_xdp) fn new(awaited: PendingQueue, queue: u16, umem: Rc<Umem>, scope: &Scope) -> Self {
+    pub(super) fn new(awaited: PendingQueue, queue: u16, umem: Rc<Umem>, scope: &Scope) -> Self {
         Self {
             port: awaited.port().clone(),
             queue,
@@ -58,7 +58,7 @@ impl Gate {
     /// Starts to receive, and returns whether frames may leave: a system call before the queue
     /// receives, a load and a compare afterwards.
     #[inline]
-    pub(in crate::device::af_xdp) fn open(&self) -> bool {
+    pub(super) fn open(&self) -> bool {
         matches!(self.state.get(), GateState::Open | GateState::Over) || self.open_now()
     }
 
@@ -80,7 +80,7 @@ impl Gate {
     }
 
     /// Returns the frames to the kernel, even while the send half lives on.
-    pub(in crate::device::af_xdp) fn close(&self) {
+    pub(super) fn close(&self) {
         self.state.set(GateState::Over);
         drop(self.awaited.take());
         self.port.disconnect(self.queue);

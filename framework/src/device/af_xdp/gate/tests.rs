@@ -5,14 +5,14 @@
 use std::process::Command;
 use std::sync::Arc;
 
+use crate::counters::Block;
 use crate::device::af_xdp::AfXdpConfig;
 use crate::device::af_xdp::AfXdpDevice;
 use crate::device::af_xdp::Mode;
 use crate::device::af_xdp::rx::AfXdpRx;
-use crate::device::af_xdp::setup::tests::alone;
 use crate::device::af_xdp::setup::device::AfXdpQueue;
+use crate::device::af_xdp::setup::tests::alone;
 use crate::device::af_xdp::tx::AfXdpTx;
-use crate::counters::Block;
 use crate::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use crate::mem::{Burst, Layout, Mbuf, Pool, Region};
 use crate::time::{Duration, Instant};

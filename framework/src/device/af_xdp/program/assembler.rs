@@ -6,7 +6,7 @@ use zerocopy::{Immutable, IntoBytes};
 /// One instruction in the kernel's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoBytes, Immutable)]
 #[repr(C)]
-pub(in crate::device::af_xdp) struct Insn {
+pub(crate) struct Insn {
     code: u8,
     /// Destination in the low four bits, source in the high four (little endian).
     registers: u8,
@@ -17,7 +17,7 @@ pub(in crate::device::af_xdp) struct Insn {
 /// A register. `R0` holds results, `R1` to `R5` arguments (clobbered by calls), `R6` to `R9`
 /// survive calls, `R10` is the frame pointer, at the top of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) enum Reg {
+pub(crate) enum Reg {
     R0,
     R1,
     R2,
@@ -33,7 +33,7 @@ pub(in crate::device::af_xdp) enum Reg {
 
 /// The width of a load or store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) enum Size {
+pub(crate) enum Size {
     B1 = 0x10,
     B2 = 0x08,
     B4 = 0x00,
@@ -42,7 +42,7 @@ pub(in crate::device::af_xdp) enum Size {
 
 /// 64-bit arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) enum Alu {
+pub(crate) enum Alu {
     Add = 0x00,
     Sub = 0x10,
     Or = 0x40,
@@ -54,7 +54,7 @@ pub(in crate::device::af_xdp) enum Alu {
 
 /// Unsigned comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) enum Cmp {
+pub(crate) enum Cmp {
     Equal = 0x10,
     Above = 0x20,
     NotEqual = 0x50,
@@ -63,7 +63,7 @@ pub(in crate::device::af_xdp) enum Cmp {
 
 /// Helper functions of the kernel, by their number in linux/bpf.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) enum Helper {
+pub(crate) enum Helper {
     MapLookup = 1,
     #[cfg(test)]
     VlanPush = 18,
@@ -74,7 +74,7 @@ pub(in crate::device::af_xdp) enum Helper {
 
 /// The second operand: a register or an immediate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) enum Operand {
+pub(crate) enum Operand {
     Reg(Reg),
     Imm(i32),
 }
@@ -93,7 +93,7 @@ impl From<i32> for Operand {
 
 /// The target of a jump, perhaps not placed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) struct Label(usize);
+pub(crate) struct Label(usize);
 
 const CLASS_LOAD: u8 = 0x00;
 const CLASS_LOAD_REG: u8 = 0x01;
@@ -117,7 +117,7 @@ const PSEUDO_KFUNC_CALL: u8 = 2;
 
 /// Collects instructions.
 #[derive(Default)]
-pub(in crate::device::af_xdp) struct Assembler {
+pub(crate) struct Assembler {
     insns: Vec<Insn>,
     /// The position of each label, once placed.
     places: Vec<Option<usize>>,
@@ -127,37 +127,37 @@ pub(in crate::device::af_xdp) struct Assembler {
 
 impl Assembler {
     /// A label, to be placed later.
-    pub(in crate::device::af_xdp) fn label(&mut self) -> Label {
+    pub(crate) fn label(&mut self) -> Label {
         self.places.push(None);
         Label(self.places.len() - 1)
     }
 
     /// Places `label` before the next instruction.
-    pub(in crate::device::af_xdp) fn place(&mut self, label: Label) {
+    pub(crate) fn place(&mut self, label: Label) {
         assert!(self.places[label.0].is_none(), "a label stands in one place");
         self.places[label.0] = Some(self.insns.len());
     }
 
-    pub(in crate::device::af_xdp) fn alu(&mut self, op: Alu, to: Reg, operand: impl Into<Operand>) {
+    pub(crate) fn alu(&mut self, op: Alu, to: Reg, operand: impl Into<Operand>) {
         self.with_operand(CLASS_ALU64 | op as u8, to, operand.into(), 0);
     }
 
-    pub(in crate::device::af_xdp) fn mov(&mut self, to: Reg, operand: impl Into<Operand>) {
+    pub(crate) fn mov(&mut self, to: Reg, operand: impl Into<Operand>) {
         self.alu(Alu::Move, to, operand);
     }
 
     /// Converts 16 bits from network order to host order.
-    pub(in crate::device::af_xdp) fn swap_big_endian16(&mut self, reg: Reg) {
+    pub(crate) fn swap_big_endian16(&mut self, reg: Reg) {
         self.push(CLASS_ALU32 | OP_SWAP | TO_BIG_ENDIAN, reg, Reg::R0, 0, 16);
     }
 
     /// `to = *(from + offset)`
-    pub(in crate::device::af_xdp) fn load(&mut self, size: Size, to: Reg, from: Reg, offset: i16) {
+    pub(crate) fn load(&mut self, size: Size, to: Reg, from: Reg, offset: i16) {
         self.push(CLASS_LOAD_REG | MODE_MEM | size as u8, to, from, offset, 0);
     }
 
     /// `*(to + offset) = value`
-    pub(in crate::device::af_xdp) fn store(&mut self, size: Size, to: Reg, offset: i16, value: impl Into<Operand>) {
+    pub(crate) fn store(&mut self, size: Size, to: Reg, offset: i16, value: impl Into<Operand>) {
         match value.into() {
             Operand::Reg(from) => self.push(CLASS_STORE_REG | MODE_MEM | size as u8, to, from, offset, 0),
             Operand::Imm(imm) => self.push(CLASS_STORE_IMM | MODE_MEM | size as u8, to, Reg::R0, offset, imm),
@@ -165,46 +165,46 @@ impl Assembler {
     }
 
     /// Loads a map's address, from its file descriptor. Two instructions long.
-    pub(in crate::device::af_xdp) fn load_map(&mut self, to: Reg, map_fd: i32) {
+    pub(crate) fn load_map(&mut self, to: Reg, map_fd: i32) {
         let registers = to as u8 | PSEUDO_MAP_FD << 4;
         self.insns.push(Insn { code: CLASS_LOAD | Size::B8 as u8, registers, offset: 0, imm: map_fd });
         self.insns.push(Insn { code: 0, registers: 0, offset: 0, imm: 0 });
     }
 
-    pub(in crate::device::af_xdp) fn jump(&mut self, label: Label) {
+    pub(crate) fn jump(&mut self, label: Label) {
         self.jumps.push((self.insns.len(), label));
         self.push(CLASS_JUMP | OP_JUMP_ALWAYS, Reg::R0, Reg::R0, 0, 0);
     }
 
     /// Jumps if `left cmp right`.
-    pub(in crate::device::af_xdp) fn jump_if(&mut self, left: Reg, cmp: Cmp, right: impl Into<Operand>, label: Label) {
+    pub(crate) fn jump_if(&mut self, left: Reg, cmp: Cmp, right: impl Into<Operand>, label: Label) {
         self.jumps.push((self.insns.len(), label));
         self.with_operand(CLASS_JUMP | cmp as u8, left, right.into(), 0);
     }
 
     /// Compares only the low 32 bits of `left`: a 64-bit comparison would sign-extend the
     /// immediate.
-    pub(in crate::device::af_xdp) fn jump_if32(&mut self, left: Reg, cmp: Cmp, right: i32, label: Label) {
+    pub(crate) fn jump_if32(&mut self, left: Reg, cmp: Cmp, right: i32, label: Label) {
         self.jumps.push((self.insns.len(), label));
         self.with_operand(CLASS_JUMP32 | cmp as u8, left, right.into(), 0);
     }
 
-    pub(in crate::device::af_xdp) fn call(&mut self, helper: Helper) {
+    pub(crate) fn call(&mut self, helper: Helper) {
         self.push(CLASS_JUMP | OP_CALL, Reg::R0, Reg::R0, 0, helper as i32);
     }
 
     /// Calls a kernel function (kfunc), by its id in the kernel's BTF.
-    pub(in crate::device::af_xdp) fn call_kernel(&mut self, function: u32) {
+    pub(crate) fn call_kernel(&mut self, function: u32) {
         let registers = PSEUDO_KFUNC_CALL << 4;
         self.insns.push(Insn { code: CLASS_JUMP | OP_CALL, registers, offset: 0, imm: function as i32 });
     }
 
-    pub(in crate::device::af_xdp) fn exit(&mut self) {
+    pub(crate) fn exit(&mut self) {
         self.push(CLASS_JUMP | OP_EXIT, Reg::R0, Reg::R0, 0, 0);
     }
 
     /// The program, with its jumps resolved.
-    pub(in crate::device::af_xdp) fn finish(mut self) -> Vec<Insn> {
+    pub(crate) fn finish(mut self) -> Vec<Insn> {
         for (at, label) in self.jumps {
             let place = self.places[label.0].expect("each label that is jumped to has a place");
             // Relative to the instruction behind the jump.

@@ -49,50 +49,50 @@ const LICENSE: &[u8] = b"Dual MIT/GPL\0";
 
 /// Kinds of maps, by their number in linux/bpf.h.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::device::af_xdp) enum MapKind {
+pub(crate) enum MapKind {
     Hash = 1,
     Sockets = 17,
 }
 
 /// A map in the kernel.
-pub(in crate::device::af_xdp) struct Map {
+pub(crate) struct Map {
     fd: OwnedFd,
     key_len: usize,
     value_len: usize,
 }
 
 /// A loaded program.
-pub(in crate::device::af_xdp) struct Program {
+pub(crate) struct Program {
     fd: OwnedFd,
 }
 
 /// A program attached to an interface. Dropping this detaches it.
-pub(in crate::device::af_xdp) struct BpfLink {
+pub(crate) struct BpfLink {
     fd: OwnedFd,
 }
 
 /// The link that attaches a program to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) struct LinkInfo {
-    pub(in crate::device::af_xdp) id: u32,
-    pub(in crate::device::af_xdp) program: u32,
+pub(crate) struct LinkInfo {
+    pub(crate) id: u32,
+    pub(crate) program: u32,
 }
 
 /// The capabilities of a program beyond the first buffer of a frame.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::device::af_xdp) struct LoadOptions {
+pub(crate) struct LoadOptions {
     /// It supports frames in several buffers.
-    pub(in crate::device::af_xdp) frags: bool,
+    pub(crate) frags: bool,
     /// The program may call the driver of this interface, in the calling thread's network
     /// namespace.
-    pub(in crate::device::af_xdp) bound_to: Option<u32>,
+    pub(crate) bound_to: Option<u32>,
 }
 
 /// Why a program was not loaded: the kernel's error, and the end of the verifier's log.
 #[derive(Debug)]
-pub(in crate::device::af_xdp) struct LoadError {
-    pub(in crate::device::af_xdp) error: io::Error,
-    pub(in crate::device::af_xdp) log: String,
+pub(crate) struct LoadError {
+    pub(crate) error: io::Error,
+    pub(crate) log: String,
 }
 
 #[derive(IntoBytes, Immutable)]
@@ -110,12 +110,7 @@ struct MapCreate {
 
 impl Map {
     /// A map of up to `entries_max` values.
-    pub(in crate::device::af_xdp) fn create(
-        kind: MapKind,
-        key_len: usize,
-        value_len: usize,
-        entries_max: u32,
-    ) -> io::Result<Self> {
+    pub(crate) fn create(kind: MapKind, key_len: usize, value_len: usize, entries_max: u32) -> io::Result<Self> {
         let attribute = MapCreate {
             kind: kind as u32,
             key_len: key_len as u32,
@@ -132,7 +127,7 @@ impl Map {
     }
 
     /// Sets the value of `key`. Programs see the old value or the new one.
-    pub(in crate::device::af_xdp) fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+    pub(crate) fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         assert!(key.len() == self.key_len && value.len() == self.value_len, "keys and values as the map was made for");
         let attribute = Element::new(&self.fd, key, value.as_ptr() as u64);
         // SAFETY: both slices are borrowed until the call has returned (1) and have the lengths
@@ -141,7 +136,7 @@ impl Map {
     }
 
     /// Removes `key`.
-    pub(in crate::device::af_xdp) fn remove(&self, key: &[u8]) -> io::Result<()> {
+    pub(crate) fn remove(&self, key: &[u8]) -> io::Result<()> {
         assert!(key.len() == self.key_len, "a key as the map was made for");
         let attribute = Element::new(&self.fd, key, 0);
         // SAFETY: as for `update`; no value is read.
@@ -150,14 +145,14 @@ impl Map {
 
     /// From now on only programs can change it; system calls get EPERM.
     #[cfg(test)]
-    pub(in crate::device::af_xdp) fn freeze(&self) -> io::Result<()> {
+    pub(crate) fn freeze(&self) -> io::Result<()> {
         const MAP_FREEZE: c_long = 22;
         // SAFETY: no address in the attribute.
         unsafe { bpf(MAP_FREEZE, &(self.fd.as_raw_fd() as u32)) }.map(drop)
     }
 
     /// The raw descriptor, for use in a program.
-    pub(in crate::device::af_xdp) fn raw_fd(&self) -> i32 {
+    pub(crate) fn raw_fd(&self) -> i32 {
         self.fd.as_raw_fd()
     }
 }
@@ -218,7 +213,7 @@ impl ProgLoad {
 
 impl Program {
     /// Loads an XDP program.
-    pub(in crate::device::af_xdp) fn load(insns: &[Insn], options: LoadOptions) -> Result<Self, LoadError> {
+    pub(crate) fn load(insns: &[Insn], options: LoadOptions) -> Result<Self, LoadError> {
         let flag = |wanted, flag| if wanted { flag } else { 0 };
         let mut attribute = ProgLoad {
             flags: flag(options.frags, PROG_FLAG_FRAGS) | flag(options.bound_to.is_some(), PROG_FLAG_DEV_BOUND_ONLY),
@@ -271,7 +266,7 @@ struct LinkUpdate {
 impl BpfLink {
     /// Attaches a program to an interface of the calling thread's network namespace. `flags` are
     /// `XDP_FLAGS_*` of linux/if_link.h.
-    pub(in crate::device::af_xdp) fn create(program: &Program, ifindex: u32, flags: u32) -> io::Result<Self> {
+    pub(crate) fn create(program: &Program, ifindex: u32, flags: u32) -> io::Result<Self> {
         let prog_fd = program.fd.as_raw_fd() as u32;
         let attribute = LinkCreate { prog_fd, ifindex, attach_type: ATTACH_TYPE_XDP, flags };
         // SAFETY: no address in the attribute.
@@ -280,7 +275,7 @@ impl BpfLink {
     }
 
     /// Replaces the program atomically: each frame runs through the old one or the new one.
-    pub(in crate::device::af_xdp) fn replace(&self, old: &Program, new: &Program) -> io::Result<()> {
+    pub(crate) fn replace(&self, old: &Program, new: &Program) -> io::Result<()> {
         let attribute = LinkUpdate {
             link_fd: self.fd.as_raw_fd() as u32,
             prog_fd: new.fd.as_raw_fd() as u32,
@@ -293,13 +288,13 @@ impl BpfLink {
 
     /// Whether the program is detached: someone has detached the link, or the interface is gone. A
     /// system call.
-    pub(in crate::device::af_xdp) fn is_detached(&self) -> bool {
+    pub(crate) fn is_detached(&self) -> bool {
         info_of(&self.fd).is_ok_and(|info| info.ifindex == 0)
     }
 
     /// Detaches the program, as `bpftool link detach` does. The link remains, without effect.
     #[cfg(test)]
-    pub(in crate::device::af_xdp) fn detach(&self) -> io::Result<()> {
+    pub(crate) fn detach(&self) -> io::Result<()> {
         const LINK_DETACH: c_long = 34;
         // SAFETY: no address in the attribute.
         unsafe { bpf(LINK_DETACH, &(self.fd.as_raw_fd() as u32)) }.map(drop)
@@ -337,7 +332,7 @@ struct RawLinkInfo {
 
 /// All XDP links of the machine, in every network namespace. Needs CAP_SYS_ADMIN; without it the
 /// list is empty.
-pub(in crate::device::af_xdp) fn xdp_links() -> Vec<LinkInfo> {
+pub(crate) fn xdp_links() -> Vec<LinkInfo> {
     let mut links = Vec::new();
     let mut id = 0;
     while let Some(next) = next_link(id) {
@@ -395,17 +390,17 @@ struct TestRun {
 
 /// The result of a test run.
 #[cfg(test)]
-pub(in crate::device::af_xdp) struct Ran {
-    pub(in crate::device::af_xdp) verdict: u32,
-    pub(in crate::device::af_xdp) ns: u32,
+pub(crate) struct Ran {
+    pub(crate) verdict: u32,
+    pub(crate) ns: u32,
     /// The frame, preceded by the bytes that the program wrote.
-    pub(in crate::device::af_xdp) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 #[cfg(test)]
 impl Program {
     /// Runs the program on `frame`, as if received on queue 0.
-    pub(in crate::device::af_xdp) fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<Ran> {
+    pub(crate) fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<Ran> {
         // XDP metadata has at most 252 bytes.
         let mut bytes = vec![0; frame.len() + 256];
         let mut attribute = TestRun {
@@ -434,7 +429,7 @@ impl Program {
     }
 
     /// Loads an egress program, and attaches it to `ifindex` (tcx, Linux 6.6).
-    pub(in crate::device::af_xdp) fn on_the_way_out(insns: &[Insn], ifindex: u32) -> io::Result<(Self, BpfLink)> {
+    pub(crate) fn on_the_way_out(insns: &[Insn], ifindex: u32) -> io::Result<(Self, BpfLink)> {
         const PROG_TYPE_SCHED_CLS: u32 = 3;
         const ATTACH_TYPE_TCX_EGRESS: u32 = 47;
         let attribute = ProgLoad::new(PROG_TYPE_SCHED_CLS, insns);

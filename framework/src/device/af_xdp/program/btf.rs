@@ -12,7 +12,7 @@
 use core::fmt;
 
 /// The path on a kernel with CONFIG_DEBUG_INFO_BTF.
-pub(in crate::device::af_xdp) const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
+pub(crate) const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 
 const MAGIC: u16 = 0xeb9f;
 const VERSION: u8 = 1;
@@ -24,14 +24,14 @@ const KIND_FUNC: u32 = 12;
 
 /// The types of a kernel.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::device::af_xdp) struct Btf<'a> {
+pub(crate) struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
 }
 
 /// Why a search failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) enum BtfError {
+pub(crate) enum BtfError {
     /// The file has no BTF header.
     NotBtf,
     /// A part of the file lies outside it.
@@ -52,7 +52,7 @@ impl fmt::Display for BtfError {
 
 impl<'a> Btf<'a> {
     /// Locates the types and the strings.
-    pub(in crate::device::af_xdp) fn parse(bytes: &'a [u8]) -> Result<Self, BtfError> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, BtfError> {
         if u16_at(bytes, 0) != Some(MAGIC) || bytes.get(2) != Some(&VERSION) {
             return Err(BtfError::NotBtf);
         }
@@ -73,10 +73,7 @@ impl<'a> Btf<'a> {
 
     /// The ids of the functions with these names, in one pass over all types, which takes some
     /// milliseconds for a kernel.
-    pub(in crate::device::af_xdp) fn functions<const N: usize>(
-        &self,
-        names: [&str; N],
-    ) -> Result<[Option<u32>; N], BtfError> {
+    pub(crate) fn functions<const N: usize>(&self, names: [&str; N]) -> Result<[Option<u32>; N], BtfError> {
         let mut found = [None; N];
         let (mut rest, mut id) = (self.types, 0u32);
         while !rest.is_empty() && found.contains(&None) {

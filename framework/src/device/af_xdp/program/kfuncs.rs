@@ -6,20 +6,20 @@
 use core::fmt;
 use std::sync::OnceLock;
 
-use super::super::config::Mode;
-use super::super::interface::Interface;
 use super::btf::{Btf, VMLINUX};
+use crate::device::af_xdp::config::Mode;
+use crate::device::af_xdp::interface::Interface;
 
 /// A kind of metadata; also the index into arrays with an entry per kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) enum RxHint {
+pub(crate) enum RxHint {
     Timestamp,
     Hash,
     Vlan,
 }
 
 impl RxHint {
-    pub(in crate::device::af_xdp) const ALL: [Self; 3] = [Self::Timestamp, Self::Hash, Self::Vlan];
+    pub(crate) const ALL: [Self; 3] = [Self::Timestamp, Self::Hash, Self::Vlan];
 
     /// The kernel function (net/core/xdp.c).
     const fn function(self) -> &'static str {
@@ -41,7 +41,7 @@ impl RxHint {
 
 /// How the program gets a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) enum HintSource {
+pub(crate) enum HintSource {
     /// By a call of the kernel function with this BTF id.
     Kernel(u32),
     /// As if the function had returned `result` and written the two values: a program that calls
@@ -51,11 +51,11 @@ pub(in crate::device::af_xdp) enum HintSource {
 }
 
 /// The metadata that a program requests, by [`RxHint`].
-pub(in crate::device::af_xdp) type Kfuncs = [Option<HintSource>; 3];
+pub(crate) type Kfuncs = [Option<HintSource>; 3];
 
 /// Why the program does not request it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) enum Absent {
+pub(crate) enum Absent {
     NotWanted,
     BehindTheDriver,
     Driver,
@@ -82,11 +82,11 @@ impl fmt::Display for Absent {
 }
 
 /// The metadata available on an interface, or the reasons why it is not.
-pub(in crate::device::af_xdp) type Found = [Result<HintSource, Absent>; 3];
+pub(crate) type Found = [Result<HintSource, Absent>; 3];
 
 /// Determines which of `wanted` the driver of `interface` and this kernel provide to a program in
 /// `mode`.
-pub(in crate::device::af_xdp) fn find(interface: &Interface, mode: Mode, wanted: [bool; 3]) -> Found {
+pub(crate) fn find(interface: &Interface, mode: Mode, wanted: [bool; 3]) -> Found {
     RxHint::ALL.map(|hint| {
         if !wanted[hint as usize] {
             return Err(Absent::NotWanted);
@@ -105,7 +105,7 @@ pub(in crate::device::af_xdp) fn find(interface: &Interface, mode: Mode, wanted:
 }
 
 /// The metadata to request.
-pub(in crate::device::af_xdp) fn asked(found: &Found) -> Kfuncs {
+pub(crate) fn asked(found: &Found) -> Kfuncs {
     [0, 1, 2].map(|idx| found[idx].as_ref().ok().copied())
 }
 

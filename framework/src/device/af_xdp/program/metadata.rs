@@ -15,33 +15,33 @@ use crate::time::UnixTime;
 
 /// A number that no header begins with, so that bytes left in a headroom are not mistaken for
 /// metadata.
-pub(in crate::device::af_xdp) const MAGIC: u32 = 0x57e1_9a7f;
+pub(crate) const MAGIC: u32 = 0x57e1_9a7f;
 /// Bytes before a frame with a flow tag only.
-pub(in crate::device::af_xdp) const TAG_LEN: usize = 8;
+pub(crate) const TAG_LEN: usize = 8;
 /// Bytes before a frame with the driver's metadata. Older kernels allow up to 32.
-pub(in crate::device::af_xdp) const RX_HINTS_LEN: usize = 24;
+pub(crate) const RX_HINTS_LEN: usize = 24;
 
 /// Bits of the word, above the 24 of the flow tag.
-pub(in crate::device::af_xdp) const HAS_FLOW_TAG: u32 = 1 << 31;
-pub(in crate::device::af_xdp) const HAS_TIMESTAMP: u32 = 1 << 30;
-pub(in crate::device::af_xdp) const HAS_HASH: u32 = 1 << 29;
-pub(in crate::device::af_xdp) const HAS_VLAN: u32 = 1 << 28;
+pub(crate) const HAS_FLOW_TAG: u32 = 1 << 31;
+pub(crate) const HAS_TIMESTAMP: u32 = 1 << 30;
+pub(crate) const HAS_HASH: u32 = 1 << 29;
+pub(crate) const HAS_VLAN: u32 = 1 << 28;
 const PRESENT_FLAGS: u32 = HAS_TIMESTAMP | HAS_HASH | HAS_VLAN;
 const FLOW_TAG: u32 = (1 << 24) - 1;
 
 /// Offsets of the values, from the first of the `RX_HINTS_LEN` bytes.
-pub(in crate::device::af_xdp) const AT_TIMESTAMP: usize = 0;
-pub(in crate::device::af_xdp) const AT_HASH: usize = 8;
-pub(in crate::device::af_xdp) const AT_VLAN: usize = 12;
+pub(crate) const AT_TIMESTAMP: usize = 0;
+pub(crate) const AT_HASH: usize = 8;
+pub(crate) const AT_VLAN: usize = 12;
 /// Offsets of magic and word, from the first of the `TAG_LEN` bytes.
-pub(in crate::device::af_xdp) const AT_MAGIC: usize = 0;
-pub(in crate::device::af_xdp) const AT_WORD: usize = 4;
+pub(crate) const AT_MAGIC: usize = 0;
+pub(crate) const AT_WORD: usize = 4;
 
 /// Reads the program's metadata before the frame, and clears it, so that the buffer's next frame
 /// does not inherit it. A frame without metadata (nearly every frame if only VLAN tags are enabled)
 /// costs a load of eight bytes.
 #[inline]
-pub(in crate::device::af_xdp) fn read(mbuf: Mbuf) -> Mbuf {
+pub(crate) fn read(mbuf: Mbuf) -> Mbuf {
     match mbuf.behind(TAG_LEN).map(|near| (u32_at(near, AT_MAGIC), u32_at(near, AT_WORD))) {
         Some((MAGIC, word)) if word != 0 => read_hints(mbuf, word),
         _ => mbuf,

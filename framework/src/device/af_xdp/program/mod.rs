@@ -8,7 +8,7 @@ pub(super) mod btf;
 pub(super) mod generate;
 pub(super) mod kfuncs;
 pub(super) mod metadata;
-#[cfg(test)]
-mod tests;
 mod rule_lookup;
 pub(super) mod steering;
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use crate::wire::EtherType;
 impl Program<'_> {
     /// Tries the rules, the most specific first. At a hit R0 points to the rule's word in the
     /// table, or `WORD` is that word.
-    pub(in crate::device::af_xdp) fn match_rules(&mut self) -> Rest {
+    pub(crate) fn match_rules(&mut self) -> Rest {
         let mut rest = Rest::Missed;
         for depth in [Depth::Ports, Depth::Ipv4, Depth::Ethernet, Depth::Any] {
             let entry = self.entry(depth);

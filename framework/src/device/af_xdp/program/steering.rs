@@ -15,11 +15,11 @@ use crate::device::steering::{Fields, Rule};
 
 /// The set of fields of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) struct Shape(pub(in crate::device::af_xdp) Fields);
+pub(crate) struct Shape(pub(crate) Fields);
 
 /// The headers that a frame must have for a lookup of a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::device::af_xdp) enum Depth {
+pub(crate) enum Depth {
     /// None: the shape has no field.
     Any,
     /// An Ethernet header that parses.
@@ -31,7 +31,7 @@ pub(in crate::device::af_xdp) enum Depth {
 }
 
 /// Every field, and its bit of the shape's byte in the key.
-pub(in crate::device::af_xdp) const FIELDS: [Fields; 8] = [
+pub(crate) const FIELDS: [Fields; 8] = [
     Fields::DESTINATION_MAC,
     Fields::VLAN,
     Fields::ETHERTYPE,
@@ -43,15 +43,15 @@ pub(in crate::device::af_xdp) const FIELDS: [Fields; 8] = [
 ];
 
 impl Shape {
-    pub(in crate::device::af_xdp) fn of(rule: &Rule) -> Self {
+    pub(crate) fn of(rule: &Rule) -> Self {
         Self(rule.fields())
     }
 
-    pub(in crate::device::af_xdp) fn has(self, fields: Fields) -> bool {
+    pub(crate) fn has(self, fields: Fields) -> bool {
         self.0.contains(fields)
     }
 
-    pub(in crate::device::af_xdp) fn depth(self) -> Depth {
+    pub(crate) fn depth(self) -> Depth {
         let any_of = |fields: &[Fields]| fields.iter().any(|&field| self.has(field));
         if any_of(&[Fields::SOURCE_PORT, Fields::DESTINATION_PORT]) {
             Depth::Ports
@@ -65,7 +65,7 @@ impl Shape {
     }
 
     /// The shape as the key's byte.
-    pub(in crate::device::af_xdp) fn byte(self) -> u8 {
+    pub(crate) fn byte(self) -> u8 {
         (0..8).filter(|&bit| self.has(FIELDS[bit])).fold(0, |byte, bit| byte | 1 << bit)
     }
 
@@ -77,7 +77,7 @@ impl Shape {
 
 /// The shapes of rules, in the order in which the program tries them.
 #[cfg(test)]
-pub(in crate::device::af_xdp) fn shapes<'a>(rules: impl Iterator<Item = &'a Rule>) -> Vec<Shape> {
+pub(crate) fn shapes<'a>(rules: impl Iterator<Item = &'a Rule>) -> Vec<Shape> {
     let mut shapes: Vec<Shape> = rules.map(Shape::of).collect();
     sort_shapes(&mut shapes, |shape| *shape);
     shapes.dedup();
@@ -85,7 +85,7 @@ pub(in crate::device::af_xdp) fn shapes<'a>(rules: impl Iterator<Item = &'a Rule
 }
 
 /// Sorts entries into the order in which the program tries their shapes.
-pub(in crate::device::af_xdp) fn sort_shapes<T>(entries: &mut [T], shape_of: impl Fn(&T) -> Shape) {
+pub(crate) fn sort_shapes<T>(entries: &mut [T], shape_of: impl Fn(&T) -> Shape) {
     entries.sort_by_key(|entry| shape_of(entry).rank());
 }
 
@@ -93,43 +93,40 @@ pub(in crate::device::af_xdp) fn sort_shapes<T>(entries: &mut [T], shape_of: imp
 /// frame; values that the program computes are in host order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoBytes, Immutable)]
 #[repr(C)]
-pub(in crate::device::af_xdp) struct Key {
-    pub(in crate::device::af_xdp) destination_mac: [u8; 6],
+pub(crate) struct Key {
+    pub(crate) destination_mac: [u8; 6],
     /// Identifier of the outermost tag; [`UNTAGGED`] in the key of an untagged frame.
-    pub(in crate::device::af_xdp) vlan: u16,
-    pub(in crate::device::af_xdp) source: [u8; 4],
-    pub(in crate::device::af_xdp) destination: [u8; 4],
-    pub(in crate::device::af_xdp) source_port: [u8; 2],
-    pub(in crate::device::af_xdp) destination_port: [u8; 2],
-    pub(in crate::device::af_xdp) ethertype: [u8; 2],
-    pub(in crate::device::af_xdp) protocol: u8,
-    pub(in crate::device::af_xdp) shape: u8,
-    pub(in crate::device::af_xdp) queue: u32,
+    pub(crate) vlan: u16,
+    pub(crate) source: [u8; 4],
+    pub(crate) destination: [u8; 4],
+    pub(crate) source_port: [u8; 2],
+    pub(crate) destination_port: [u8; 2],
+    pub(crate) ethertype: [u8; 2],
+    pub(crate) protocol: u8,
+    pub(crate) shape: u8,
+    pub(crate) queue: u32,
 }
 
 /// A rule whose values stand in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) struct Constant {
-    pub(in crate::device::af_xdp) key: Key,
-    pub(in crate::device::af_xdp) shape: Shape,
+pub(crate) struct Constant {
+    pub(crate) key: Key,
+    pub(crate) shape: Shape,
     /// The only queue of the rule; `None` for all queues of the interface.
-    pub(in crate::device::af_xdp) queue: Option<u16>,
+    pub(crate) queue: Option<u16>,
     /// Its value in the map.
-    pub(in crate::device::af_xdp) word: u32,
+    pub(crate) word: u32,
 }
 
 /// Maximum number of rules in the program; a rule that is installed for all queues counts once. In
 /// the worst case a frame is compared with each, so with many more rules the comparisons would cost
 /// as much as lookups. Each change of rules needs a new program.
-pub(in crate::device::af_xdp) const CONSTANTS_MAX: usize = 8;
+pub(crate) const CONSTANTS_MAX: usize = 8;
 
 /// The rules and their queues in the program's order, if they fit in the program; otherwise none.
 /// Of several rules with the same key only the first counts, as in the map. `queues` is the number
 /// of queues of the interface.
-pub(in crate::device::af_xdp) fn constants<'a>(
-    rules: impl ExactSizeIterator<Item = (&'a Rule, u16)>,
-    queues: u16,
-) -> Vec<Constant> {
+pub(crate) fn constants<'a>(rules: impl ExactSizeIterator<Item = (&'a Rule, u16)>, queues: u16) -> Vec<Constant> {
     let mut constants: Vec<Constant> = Vec::new();
     // The work below is quadratic in this.
     if rules.len() > CONSTANTS_MAX * usize::from(queues) {
@@ -169,10 +166,10 @@ fn merge_queues(constants: &mut Vec<Constant>, queues: u16) {
 }
 
 /// A VLAN that no rule can set.
-pub(in crate::device::af_xdp) const UNTAGGED: u16 = 0xffff;
+pub(crate) const UNTAGGED: u16 = 0xffff;
 
 impl Key {
-    pub(in crate::device::af_xdp) fn new(rule: &Rule, queue: u16) -> Self {
+    pub(crate) fn new(rule: &Rule, queue: u16) -> Self {
         Self {
             destination_mac: rule.destination_mac.map_or([0; 6], |mac| mac.0),
             vlan: rule.vlan.unwrap_or(0),
@@ -190,7 +187,7 @@ impl Key {
 
 /// The map's value for a rule: the word of [`metadata`](super::metadata) with the
 /// flow tag in it, or 0.
-pub(in crate::device::af_xdp) fn tag_word(rule: &Rule) -> u32 {
+pub(crate) fn tag_word(rule: &Rule) -> u32 {
     rule.flow_tag.map_or(0, |tag| tag | HAS_FLOW_TAG)
 }
 

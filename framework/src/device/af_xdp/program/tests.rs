@@ -10,13 +10,6 @@ use std::sync::Arc;
 
 use zerocopy::IntoBytes;
 
-use super::super::AfXdpConfig;
-use super::super::AfXdpDevice;
-use super::super::AfXdpRx;
-use super::super::AfXdpTx;
-use super::super::Mode;
-use super::super::interface::Interface;
-use super::super::rings::sys;
 use super::assembler::{Alu, Assembler, Helper, Reg};
 use super::bpf::{LoadOptions, Map, MapKind, Program};
 use super::generate::{Rules, Source, XdpAction, generate};
@@ -24,6 +17,13 @@ use super::kfuncs::{HintSource, Kfuncs};
 use super::metadata::{self, RX_HINTS_LEN, TAG_LEN};
 use super::steering::{Key, constants, shapes, tag_word};
 use crate::counters::Block;
+use crate::device::af_xdp::AfXdpConfig;
+use crate::device::af_xdp::AfXdpDevice;
+use crate::device::af_xdp::AfXdpRx;
+use crate::device::af_xdp::AfXdpTx;
+use crate::device::af_xdp::Mode;
+use crate::device::af_xdp::interface::Interface;
+use crate::device::af_xdp::rings::sys;
 use crate::device::steering::Rule;
 use crate::device::{Device, Queue, RxQueue};
 use crate::mem::{Burst, Layout, Mbuf, Pool, Region, RxInfo};

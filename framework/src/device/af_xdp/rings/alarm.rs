@@ -13,17 +13,17 @@ use super::sys;
 
 /// The alarm of one queue.
 #[derive(Default)]
-pub(in crate::device::af_xdp) struct Alarm {
+pub(crate) struct Alarm {
     /// Someone sleeps on the descriptor at times. A loop that only polls costs the broker no system
     /// call.
-    pub(in crate::device::af_xdp) is_wanted: Cell<bool>,
+    pub(crate) is_wanted: Cell<bool>,
 }
 
 impl Alarm {
     /// Sets the alarm after a turn without frames, unless it is set. Returns whether a frame has
     /// come meanwhile, for which there may be no word.
     #[inline]
-    pub(in crate::device::af_xdp) fn set(&self, rx: &mut ConsumerRing<Desc>, socket: &OwnedFd) -> bool {
+    pub(crate) fn set(&self, rx: &mut ConsumerRing<Desc>, socket: &OwnedFd) -> bool {
         self.is_wanted.get() && !rx.needs_wakeup() && self.rearm(rx, socket)
     }
 

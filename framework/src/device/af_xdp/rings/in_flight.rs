@@ -27,7 +27,7 @@ struct Slot {
 
 /// The result of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) enum Completed {
+pub(crate) enum Completed {
     /// The last descriptor of a frame: its mbuf has been freed.
     Frame,
     /// A part of a frame whose other parts are still in flight.
@@ -37,7 +37,7 @@ pub(in crate::device::af_xdp) enum Completed {
 }
 
 /// All frames in flight.
-pub(in crate::device::af_xdp) struct InFlight {
+pub(crate) struct InFlight {
     geometry: Geometry,
     heads: Box<[u32]>,
     slots: Box<[Slot]>,
@@ -49,7 +49,7 @@ pub(in crate::device::af_xdp) struct InFlight {
 impl InFlight {
     /// For as many descriptors as the tx ring has, and also the completion ring: so neither
     /// overflows.
-    pub(in crate::device::af_xdp) fn new(geometry: Geometry, ring_len: u32) -> Self {
+    pub(crate) fn new(geometry: Geometry, ring_len: u32) -> Self {
         let next = |idx| if idx + 1 < ring_len { idx + 1 } else { NONE };
         Self {
             geometry,
@@ -63,17 +63,17 @@ impl InFlight {
 
     /// Descriptors that can still be posted.
     #[inline]
-    pub(in crate::device::af_xdp) fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.free_count
     }
 
-    pub(in crate::device::af_xdp) fn frames(&self) -> usize {
+    pub(crate) fn frames(&self) -> usize {
         self.frames
     }
 
     /// Records a frame whose descriptors have these addresses. Panics if there is no room for them.
     #[inline]
-    pub(in crate::device::af_xdp) fn post(&mut self, mbuf: Mbuf, addrs: &[u64]) {
+    pub(crate) fn post(&mut self, mbuf: Mbuf, addrs: &[u64]) {
         let frame = self.free;
         for &addr in addrs {
             let idx = self.free;
@@ -91,7 +91,7 @@ impl InFlight {
 
     /// Processes a completion; frees the mbuf of a finished frame.
     #[inline]
-    pub(in crate::device::af_xdp) fn complete(&mut self, addr: u64) -> Completed {
+    pub(crate) fn complete(&mut self, addr: u64) -> Completed {
         let Some(idx) = self.unlink(addr) else { return Completed::Unknown };
         let frame = self.slots[idx as usize].frame;
         if idx != frame {
@@ -140,7 +140,7 @@ impl InFlight {
 
     /// Takes all mbufs, because the kernel's side is gone or closing. Afterwards no frame is in
     /// flight.
-    pub(in crate::device::af_xdp) fn take_all(&mut self) -> Vec<Mbuf> {
+    pub(crate) fn take_all(&mut self) -> Vec<Mbuf> {
         let mbufs = self.slots.iter_mut().filter_map(|slot| slot.mbuf.take()).collect();
         *self = Self::new(self.geometry, self.slots.len() as u32);
         mbufs

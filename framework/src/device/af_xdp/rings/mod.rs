@@ -7,6 +7,6 @@ pub(super) mod in_flight;
 pub(super) mod ring;
 pub(super) mod socket;
 #[allow(unsafe_code)]
-pub(in crate::device) mod sys;
+pub(crate) mod sys;
 #[allow(unsafe_code)]
 pub(super) mod umem;

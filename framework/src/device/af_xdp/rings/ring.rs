@@ -27,7 +27,7 @@
 //! 6. A ring has one owner on our side: it is neither `Clone` nor `Sync`, and changing it takes
 //!    `&mut self`. So it may move to another thread.
 //!
-//! A broker that passes frames on stands in for the kernel ([`broker`](super::super::broker)), and
+//! A broker that passes frames on stands in for the kernel ([`broker`](crate::device::af_xdp::broker)), and
 //! then "the kernel" is the process at the other end.
 
 use core::marker::PhantomData;
@@ -43,17 +43,17 @@ use crate::mem::prefetch_line;
 /// A descriptor of the rx and tx rings, `struct xdp_desc`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
-pub(in crate::device::af_xdp) struct Desc {
+pub(crate) struct Desc {
     /// Offset of the frame's bytes in the umem.
-    pub(in crate::device::af_xdp) addr: u64,
-    pub(in crate::device::af_xdp) len: u32,
-    pub(in crate::device::af_xdp) options: u32,
+    pub(crate) addr: u64,
+    pub(crate) len: u32,
+    pub(crate) options: u32,
 }
 
 /// More buffers of the same frame follow (`XDP_PKT_CONTD`).
-pub(in crate::device::af_xdp) const MORE: u32 = 1;
+pub(crate) const MORE: u32 = 1;
 /// The frame is a broker's own (`wire::handover`): the kernel sets no such bit.
-pub(in crate::device::af_xdp) const OF_BROKER: u32 = 1 << 31;
+pub(crate) const OF_BROKER: u32 = 1 << 31;
 
 /// The kernel needs a system call to continue (`XDP_RING_NEED_WAKEUP`).
 const NEED_WAKEUP: u32 = 1;
@@ -61,11 +61,11 @@ const NEED_WAKEUP: u32 = 1;
 /// Offsets of a ring's parts in its mapping, `struct xdp_ring_offset`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
-pub(in crate::device::af_xdp) struct Offsets {
-    pub(in crate::device::af_xdp) producer: u64,
-    pub(in crate::device::af_xdp) consumer: u64,
-    pub(in crate::device::af_xdp) slots: u64,
-    pub(in crate::device::af_xdp) flags: u64,
+pub(crate) struct Offsets {
+    pub(crate) producer: u64,
+    pub(crate) consumer: u64,
+    pub(crate) slots: u64,
+    pub(crate) flags: u64,
 }
 
 /// The memory of a ring: pages shared with the kernel, or, for tests and Miri, plain memory with
@@ -209,31 +209,26 @@ impl<T: Copy> MappedRing<T> {
 }
 
 /// A ring that we write: fill (addresses of free buffers) and tx (descriptors of frames).
-pub(in crate::device::af_xdp) struct ProducerRing<T>(MappedRing<T>);
+pub(crate) struct ProducerRing<T>(MappedRing<T>);
 
 /// A ring that we read: rx (descriptors of frames) and completion (addresses of sent buffers).
-pub(in crate::device::af_xdp) struct ConsumerRing<T>(MappedRing<T>);
+pub(crate) struct ConsumerRing<T>(MappedRing<T>);
 
 impl<T: Copy + IntoBytes> ProducerRing<T> {
     /// Maps the ring. The socket has a ring of `len` slots already.
-    pub(in crate::device::af_xdp) fn map(
-        socket: &impl AsRawFd,
-        page_offset: u64,
-        offsets: &Offsets,
-        len: u32,
-    ) -> io::Result<Self> {
+    pub(crate) fn map(socket: &impl AsRawFd, page_offset: u64, offsets: &Offsets, len: u32) -> io::Result<Self> {
         MappedRing::map(socket, page_offset, offsets, len).map(Self)
     }
 
     /// Slots in all.
-    pub(in crate::device::af_xdp) fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.0.cursor.len
     }
 
     /// Whether at least `wanted` slots can be posted now. Reads the kernel's index only if too few
     /// slots are known to be free.
     #[inline]
-    pub(in crate::device::af_xdp) fn has_room(&mut self, wanted: u32) -> bool {
+    pub(crate) fn has_room(&mut self, wanted: u32) -> bool {
         if self.0.cursor.free() < wanted {
             self.0.cursor.look_at_consumer();
         }
@@ -242,14 +237,14 @@ impl<T: Copy + IntoBytes> ProducerRing<T> {
 
     /// Writes the next slot. Panics if the ring is full: check [`ProducerRing::has_room`].
     #[inline]
-    pub(in crate::device::af_xdp) fn post(&mut self, value: T) {
+    pub(crate) fn post(&mut self, value: T) {
         self.write(value);
         self.0.cursor.ours = self.0.cursor.ours.wrapping_add(1);
     }
 
     /// Writes the next slot without advancing. Panics as [`post`](Self::post) does.
     #[inline]
-    pub(in crate::device::af_xdp) fn write(&mut self, value: T) {
+    pub(crate) fn write(&mut self, value: T) {
         assert!(self.0.cursor.free() > 0, "post into a full ring");
         let slot = self.0.slot(self.0.cursor.ours);
         // SAFETY: the slot is free (3, asserted) and inside the ring (2).
@@ -258,39 +253,39 @@ impl<T: Copy + IntoBytes> ProducerRing<T> {
 
     /// Publishes all posted slots to the kernel.
     #[inline]
-    pub(in crate::device::af_xdp) fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         let cursor = &self.0.cursor;
         cursor.shared(cursor.producer).store(cursor.ours, Ordering::Release);
     }
 
     /// Slots that the kernel has not consumed yet, from a fresh read of its index.
     #[inline]
-    pub(in crate::device::af_xdp) fn unconsumed(&mut self) -> u32 {
+    pub(crate) fn unconsumed(&mut self) -> u32 {
         self.0.cursor.look_at_consumer();
         self.0.cursor.ours.wrapping_sub(self.0.cursor.theirs)
     }
 
     /// Whether the kernel waits for a system call.
     #[inline]
-    pub(in crate::device::af_xdp) fn needs_wakeup(&self) -> bool {
+    pub(crate) fn needs_wakeup(&self) -> bool {
         let cursor = &self.0.cursor;
         cursor.shared(cursor.flags).load(Ordering::Relaxed) & NEED_WAKEUP != 0
     }
 
     /// Times that the kernel's index was off the ring.
-    pub(in crate::device::af_xdp) fn faults(&self) -> u64 {
+    pub(crate) fn faults(&self) -> u64 {
         self.0.cursor.faults
     }
 
     /// Sets whether the reader of the ring must be woken (`XDP_RING_NEED_WAKEUP`).
-    pub(in crate::device::af_xdp) fn set_needs_wakeup(&self, needs: bool) {
+    pub(crate) fn set_needs_wakeup(&self, needs: bool) {
         self.0.cursor.set_needs_wakeup(needs);
     }
 
     /// Whether the reader of the ring must be woken for the published entries; clears the flag, so
     /// that it is woken once.
     #[inline]
-    pub(in crate::device::af_xdp) fn take_needs_wakeup(&self) -> bool {
+    pub(crate) fn take_needs_wakeup(&self) -> bool {
         fence(Ordering::SeqCst);
         self.needs_wakeup() && self.0.cursor.shared(self.0.cursor.flags).swap(0, Ordering::AcqRel) & NEED_WAKEUP != 0
     }
@@ -307,19 +302,19 @@ impl Cursor {
 
 impl<T: Copy + FromBytes> ConsumerRing<T> {
     /// Sets whether the writer of the ring must wake us.
-    pub(in crate::device::af_xdp) fn set_needs_wakeup(&self, needs: bool) {
+    pub(crate) fn set_needs_wakeup(&self, needs: bool) {
         self.0.cursor.set_needs_wakeup(needs);
     }
 
     /// Whether who writes the ring will wake us.
     #[inline]
-    pub(in crate::device::af_xdp) fn needs_wakeup(&self) -> bool {
+    pub(crate) fn needs_wakeup(&self) -> bool {
         self.0.cursor.shared(self.0.cursor.flags).load(Ordering::Relaxed) & NEED_WAKEUP != 0
     }
 
     /// Whether at least `wanted` slots can be taken now.
     #[inline]
-    pub(in crate::device::af_xdp) fn has(&mut self, wanted: u32) -> bool {
+    pub(crate) fn has(&mut self, wanted: u32) -> bool {
         if self.0.cursor.filled() < wanted {
             self.0.cursor.look_at_producer();
         }
@@ -327,12 +322,7 @@ impl<T: Copy + FromBytes> ConsumerRing<T> {
     }
 
     /// Maps the ring. The socket has a ring of `len` slots already.
-    pub(in crate::device::af_xdp) fn map(
-        socket: &impl AsRawFd,
-        page_offset: u64,
-        offsets: &Offsets,
-        len: u32,
-    ) -> io::Result<Self> {
+    pub(crate) fn map(socket: &impl AsRawFd, page_offset: u64, offsets: &Offsets, len: u32) -> io::Result<Self> {
         MappedRing::map(socket, page_offset, offsets, len).map(Self)
     }
 
@@ -342,7 +332,7 @@ impl<T: Copy + FromBytes> ConsumerRing<T> {
     /// A read that finds nothing also prefetches the slot's line: when the index moves, both lines
     /// travel from the kernel's core at once instead of one after the other.
     #[inline]
-    pub(in crate::device::af_xdp) fn take(&mut self) -> Option<T> {
+    pub(crate) fn take(&mut self) -> Option<T> {
         let slot = self.0.slot(self.0.cursor.ours);
         if self.0.cursor.filled() == 0 {
             self.0.cursor.look_at_producer();
@@ -359,19 +349,19 @@ impl<T: Copy + FromBytes> ConsumerRing<T> {
 
     /// Returns all taken slots to the kernel.
     #[inline]
-    pub(in crate::device::af_xdp) fn give_back(&mut self) {
+    pub(crate) fn give_back(&mut self) {
         let cursor = &self.0.cursor;
         cursor.shared(cursor.consumer).store(cursor.ours, Ordering::Release);
     }
 
     /// Times that the kernel's index was off the ring.
-    pub(in crate::device::af_xdp) fn faults(&self) -> u64 {
+    pub(crate) fn faults(&self) -> u64 {
         self.0.cursor.faults
     }
 }
 
 #[cfg(test)]
-pub(in crate::device::af_xdp) mod tests {
+pub(crate) mod tests {
     use core::cell::UnsafeCell;
     use std::sync::Arc;
 
@@ -380,7 +370,7 @@ pub(in crate::device::af_xdp) mod tests {
     const OFFSETS: Offsets = Offsets { producer: 0, consumer: 64, flags: 128, slots: 192 };
 
     /// A ring in memory, and the words by which a test acts as the kernel.
-    pub(in crate::device::af_xdp) struct Played {
+    pub(crate) struct Played {
         memory: Arc<[UnsafeCell<u64>]>,
     }
 
@@ -390,28 +380,28 @@ pub(in crate::device::af_xdp) mod tests {
             unsafe { &*self.memory[offset as usize / 8].get().cast() }
         }
 
-        pub(in crate::device::af_xdp) fn set_producer(&self, index: u32) {
+        pub(crate) fn set_producer(&self, index: u32) {
             self.word(OFFSETS.producer).store(index, Ordering::Release);
         }
 
-        pub(in crate::device::af_xdp) fn set_consumer(&self, index: u32) {
+        pub(crate) fn set_consumer(&self, index: u32) {
             self.word(OFFSETS.consumer).store(index, Ordering::Release);
         }
 
-        pub(in crate::device::af_xdp) fn producer(&self) -> u32 {
+        pub(crate) fn producer(&self) -> u32 {
             self.word(OFFSETS.producer).load(Ordering::Acquire)
         }
 
-        pub(in crate::device::af_xdp) fn consumer(&self) -> u32 {
+        pub(crate) fn consumer(&self) -> u32 {
             self.word(OFFSETS.consumer).load(Ordering::Acquire)
         }
 
-        pub(in crate::device::af_xdp) fn write<T: IntoBytes + Copy>(&self, slot: usize, value: T) {
+        pub(crate) fn write<T: IntoBytes + Copy>(&self, slot: usize, value: T) {
             // SAFETY: one thread plays both sides; the slot is inside the memory.
             unsafe { self.slot::<T>(slot).write(value) };
         }
 
-        pub(in crate::device::af_xdp) fn read<T: FromBytes + Copy>(&self, slot: usize) -> T {
+        pub(crate) fn read<T: FromBytes + Copy>(&self, slot: usize) -> T {
             // SAFETY: as for `write`.
             unsafe { self.slot::<T>(slot).read() }
         }
@@ -432,12 +422,12 @@ pub(in crate::device::af_xdp) mod tests {
         (ring, Played { memory })
     }
 
-    pub(in crate::device::af_xdp) fn producer<T: Copy>(len: u32) -> (ProducerRing<T>, Played) {
+    pub(crate) fn producer<T: Copy>(len: u32) -> (ProducerRing<T>, Played) {
         let (ring, kernel) = ring(len);
         (ProducerRing(ring), kernel)
     }
 
-    pub(in crate::device::af_xdp) fn consumer<T: Copy>(len: u32) -> (ConsumerRing<T>, Played) {
+    pub(crate) fn consumer<T: Copy>(len: u32) -> (ConsumerRing<T>, Played) {
         let (ring, kernel) = ring(len);
         (ConsumerRing(ring), kernel)
     }

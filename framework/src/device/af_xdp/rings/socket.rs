@@ -8,47 +8,47 @@ use std::time::Duration;
 
 use zerocopy::FromBytes;
 
-use super::super::config::{CopyMode, Mode};
-use super::super::error::AfXdpSetupError;
-use super::super::holder;
-use super::super::interface::Interface;
 use super::ring::{ConsumerRing, Desc, Offsets, ProducerRing};
 use super::sys;
 use super::umem::Umem;
+use crate::device::af_xdp::config::{CopyMode, Mode};
+use crate::device::af_xdp::error::AfXdpSetupError;
+use crate::device::af_xdp::holder;
+use crate::device::af_xdp::interface::Interface;
 use crate::mem::{Layout, Pool};
 
 /// A bound socket.
-pub(in crate::device::af_xdp) struct Bound {
-    pub(in crate::device::af_xdp) umem: Umem,
-    pub(in crate::device::af_xdp) rings: Rings,
-    pub(in crate::device::af_xdp) zero_copy: bool,
-    pub(in crate::device::af_xdp) multi_buffer: bool,
+pub(crate) struct Bound {
+    pub(crate) umem: Umem,
+    pub(crate) rings: Rings,
+    pub(crate) zero_copy: bool,
+    pub(crate) multi_buffer: bool,
 }
 
 /// The rings of a socket.
-pub(in crate::device::af_xdp) struct Rings {
-    pub(in crate::device::af_xdp) fill: ProducerRing<u64>,
-    pub(in crate::device::af_xdp) completion: ConsumerRing<u64>,
-    pub(in crate::device::af_xdp) rx: ConsumerRing<Desc>,
-    pub(in crate::device::af_xdp) tx: ProducerRing<Desc>,
+pub(crate) struct Rings {
+    pub(crate) fill: ProducerRing<u64>,
+    pub(crate) completion: ConsumerRing<u64>,
+    pub(crate) rx: ConsumerRing<Desc>,
+    pub(crate) tx: ProducerRing<Desc>,
 }
 
 /// The socket to bind, and its options.
-pub(in crate::device::af_xdp) struct Wanted<'a> {
-    pub(in crate::device::af_xdp) interface: &'a Interface,
-    pub(in crate::device::af_xdp) queue: u16,
-    pub(in crate::device::af_xdp) mode: Mode,
-    pub(in crate::device::af_xdp) copying: CopyMode,
-    pub(in crate::device::af_xdp) rx_ring_len: u32,
-    pub(in crate::device::af_xdp) tx_ring_len: u32,
-    pub(in crate::device::af_xdp) frame_len_max: usize,
+pub(crate) struct Wanted<'a> {
+    pub(crate) interface: &'a Interface,
+    pub(crate) queue: u16,
+    pub(crate) mode: Mode,
+    pub(crate) copying: CopyMode,
+    pub(crate) rx_ring_len: u32,
+    pub(crate) tx_ring_len: u32,
+    pub(crate) frame_len_max: usize,
     /// How long a queue is waited for that another socket has.
-    pub(in crate::device::af_xdp) patience: Duration,
+    pub(crate) patience: Duration,
 }
 
 /// The time for a queue to become free after its socket was closed: hundreds of times longer than
 /// on an idle machine.
-pub(in crate::device::af_xdp) const RELEASE_MAX: Duration = Duration::from_millis(500);
+pub(crate) const RELEASE_MAX: Duration = Duration::from_millis(500);
 const RELEASE_STEP: Duration = Duration::from_millis(5);
 
 /// linux/if_xdp.h: descriptors that one sendto(2) takes in copy mode; 32 by default (Linux 6.17).
@@ -57,7 +57,7 @@ const MAX_TX_SKB_BUDGET: i32 = 9;
 const MULTI_BUFFER_SINCE: (u32, u32) = (6, 6);
 
 /// A socket in the calling thread's network namespace, not bound yet.
-pub(in crate::device::af_xdp) fn open() -> Result<OwnedFd, AfXdpSetupError> {
+pub(crate) fn open() -> Result<OwnedFd, AfXdpSetupError> {
     sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0).map_err(|error| match error.raw_os_error() {
         Some(libc::EAFNOSUPPORT) => AfXdpSetupError::KernelWithoutXdpSockets,
         _ => AfXdpSetupError::system("opening an AF_XDP socket", error),
@@ -66,11 +66,7 @@ pub(in crate::device::af_xdp) fn open() -> Result<OwnedFd, AfXdpSetupError> {
 
 /// Binds the first of `sockets` for which the kernel agrees. Each attempt needs a new socket,
 /// because a socket that failed to bind keeps its rings.
-pub(in crate::device::af_xdp) fn bind(
-    sockets: Vec<OwnedFd>,
-    pool: &Pool,
-    wanted: &Wanted<'_>,
-) -> Result<Bound, AfXdpSetupError> {
+pub(crate) fn bind(sockets: Vec<OwnedFd>, pool: &Pool, wanted: &Wanted<'_>) -> Result<Bound, AfXdpSetupError> {
     let ((umem, rings), flags) =
         bind_first(sockets, pool.layout(), wanted, |socket| prepare(socket, pool, wanted), |(umem, _)| umem.socket())?;
     Ok(bound(umem, rings, flags))
@@ -78,7 +74,7 @@ pub(in crate::device::af_xdp) fn bind(
 
 /// The first of `sockets` for which the kernel agrees, as `prepare` has made it, and the flags that
 /// it is bound with.
-pub(in crate::device::af_xdp) fn bind_first<T>(
+pub(crate) fn bind_first<T>(
     mut sockets: Vec<OwnedFd>,
     layout: Layout,
     wanted: &Wanted<'_>,
@@ -130,7 +126,7 @@ fn bind_patiently(socket: &OwnedFd, wanted: &Wanted<'_>, flags: u16) -> io::Resu
 }
 
 /// Maximum number of attempts.
-pub(in crate::device::af_xdp) const TRIES_MAX: usize = 4;
+pub(crate) const TRIES_MAX: usize = 4;
 
 /// The bind flags to try, best first.
 fn tries(wanted: &Wanted<'_>, data_room: usize, kernel_has_multi_buffer: bool) -> Vec<u16> {
@@ -155,15 +151,15 @@ fn tries(wanted: &Wanted<'_>, data_room: usize, kernel_has_multi_buffer: bool) -
 }
 
 /// Buffers of a frame in copy mode, to send or to receive: the 17 parts of an skb (MAX_SKB_FRAGS).
-pub(in crate::device::af_xdp) const SEGMENTS_MAX: usize = 17;
+pub(crate) const SEGMENTS_MAX: usize = 17;
 
 /// Whether a kernel of this version has AF_XDP multi-buffer.
-pub(in crate::device::af_xdp) fn has_multi_buffer(version: Option<(u32, u32)>) -> bool {
+pub(crate) fn has_multi_buffer(version: Option<(u32, u32)>) -> bool {
     version.is_some_and(|version| version >= MULTI_BUFFER_SINCE)
 }
 
 /// Major and minor of the running kernel.
-pub(in crate::device::af_xdp) fn kernel_version() -> Option<(u32, u32)> {
+pub(crate) fn kernel_version() -> Option<(u32, u32)> {
     parse_version(&std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?)
 }
 
@@ -183,7 +179,7 @@ fn prepare(socket: OwnedFd, pool: &Pool, wanted: &Wanted<'_>) -> Result<(Umem, R
 }
 
 /// Makes the rings of a socket with a umem.
-pub(in crate::device::af_xdp) fn make_rings(socket: &OwnedFd, wanted: &Wanted<'_>) -> Result<(), AfXdpSetupError> {
+pub(crate) fn make_rings(socket: &OwnedFd, wanted: &Wanted<'_>) -> Result<(), AfXdpSetupError> {
     let (rx_len, tx_len) = (wanted.rx_ring_len, wanted.tx_ring_len);
     for (ring, len) in [
         (libc::XDP_UMEM_FILL_RING, rx_len),
@@ -210,11 +206,7 @@ struct AllOffsets {
 }
 
 /// Maps the rings of a socket, which may be bound already (Linux 6.4).
-pub(in crate::device::af_xdp) fn map_rings(
-    socket: &OwnedFd,
-    rx_len: u32,
-    tx_len: u32,
-) -> Result<Rings, AfXdpSetupError> {
+pub(crate) fn map_rings(socket: &OwnedFd, rx_len: u32, tx_len: u32) -> Result<Rings, AfXdpSetupError> {
     let map = || -> io::Result<Rings> {
         let at: AllOffsets = sys::option(socket, libc::XDP_MMAP_OFFSETS)?;
         Ok(Rings {
@@ -251,28 +243,28 @@ fn refused(wanted: &Wanted<'_>, error: io::Error) -> AfXdpSetupError {
 /// `struct xdp_statistics`: the kernel's counters of a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes)]
 #[repr(C)]
-pub(in crate::device::af_xdp) struct Statistics {
+pub(crate) struct Statistics {
     /// Frames without a buffer in the fill ring, or too long.
-    pub(in crate::device::af_xdp) rx_dropped: u64,
+    pub(crate) rx_dropped: u64,
     /// Invalid addresses in the fill ring.
-    pub(in crate::device::af_xdp) rx_invalid_descs: u64,
-    pub(in crate::device::af_xdp) tx_invalid_descs: u64,
-    pub(in crate::device::af_xdp) rx_ring_full: u64,
+    pub(crate) rx_invalid_descs: u64,
+    pub(crate) tx_invalid_descs: u64,
+    pub(crate) rx_ring_full: u64,
     /// Times that the kernel found the fill ring empty.
-    pub(in crate::device::af_xdp) fill_ring_empty: u64,
+    pub(crate) fill_ring_empty: u64,
     /// Times that the kernel found the tx ring empty.
-    pub(in crate::device::af_xdp) tx_ring_empty: u64,
+    pub(crate) tx_ring_empty: u64,
 }
 
 impl Statistics {
     /// Reads them: one system call. `None` if the interface is gone.
-    pub(in crate::device::af_xdp) fn read(umem: &Umem) -> Option<Self> {
+    pub(crate) fn read(umem: &Umem) -> Option<Self> {
         sys::option(umem.socket(), libc::XDP_STATISTICS).ok()
     }
 
     /// The increase since `earlier`. Zero for a number that fell: the kernel resets the counters of
     /// a ring that it has freed.
-    pub(in crate::device::af_xdp) fn since(&self, earlier: &Self) -> Self {
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
             rx_dropped: self.rx_dropped.saturating_sub(earlier.rx_dropped),
             rx_invalid_descs: self.rx_invalid_descs.saturating_sub(earlier.rx_invalid_descs),

@@ -18,7 +18,7 @@ use std::path::Path;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::mem::Region;
-pub(in crate::device::af_xdp) use crate::sys::socket::socket;
+pub(crate) use crate::sys::socket::socket;
 use crate::sys::socket::{check, get, set};
 
 /// `struct xdp_umem_reg`.
@@ -45,12 +45,12 @@ struct XdpAddress {
 }
 
 /// Sets an option of an AF_XDP socket.
-pub(in crate::device::af_xdp) fn set_option(socket: &OwnedFd, option: c_int, value: u32) -> io::Result<()> {
+pub(crate) fn set_option(socket: &OwnedFd, option: c_int, value: u32) -> io::Result<()> {
     set(socket, libc::SOL_XDP, option, &value)
 }
 
 /// Reads an option of an AF_XDP socket. Older kernels know fewer fields: the rest remains zero.
-pub(in crate::device::af_xdp) fn option<T: FromBytes + FromZeros>(socket: &OwnedFd, option: c_int) -> io::Result<T> {
+pub(crate) fn option<T: FromBytes + FromZeros>(socket: &OwnedFd, option: c_int) -> io::Result<T> {
     get(socket, libc::SOL_XDP, option)
 }
 
@@ -59,7 +59,7 @@ pub(in crate::device::af_xdp) fn option<T: FromBytes + FromZeros>(socket: &Owned
 /// # Safety
 /// From now on the kernel writes into chunks in the fill ring. The region outlives the socket, and
 /// nothing else reads or writes a chunk while the kernel owns it.
-pub(in crate::device::af_xdp) unsafe fn register_umem(
+pub(crate) unsafe fn register_umem(
     socket: &OwnedFd,
     region: &Region,
     len: usize,
@@ -79,7 +79,7 @@ pub(in crate::device::af_xdp) unsafe fn register_umem(
 }
 
 /// Binds an AF_XDP socket to a queue.
-pub(in crate::device::af_xdp) fn bind(socket: &OwnedFd, ifindex: u32, queue: u32, flags: u16) -> io::Result<()> {
+pub(crate) fn bind(socket: &OwnedFd, ifindex: u32, queue: u32, flags: u16) -> io::Result<()> {
     let address = XdpAddress { family: libc::AF_XDP as u16, flags, ifindex, queue, shared_umem_fd: 0 };
     let len = size_of::<XdpAddress>() as libc::socklen_t;
     // SAFETY: the address is borrowed for the call, with its own length (1).
@@ -87,14 +87,14 @@ pub(in crate::device::af_xdp) fn bind(socket: &OwnedFd, ifindex: u32, queue: u32
 }
 
 /// Makes the kernel process the tx ring of a socket, by its number. Does not block.
-pub(in crate::device::af_xdp) fn kick_tx(socket: RawFd) -> io::Result<()> {
+pub(crate) fn kick_tx(socket: RawFd) -> io::Result<()> {
     // SAFETY: no bytes and no address are passed.
     let sent = unsafe { libc::sendto(socket, core::ptr::null(), 0, libc::MSG_DONTWAIT, core::ptr::null(), 0) };
     check(sent as c_int).map(drop)
 }
 
 /// Makes the kernel process the fill ring. Does not block.
-pub(in crate::device::af_xdp) fn kick_rx(socket: &OwnedFd) -> io::Result<()> {
+pub(crate) fn kick_rx(socket: &OwnedFd) -> io::Result<()> {
     let none = core::ptr::null_mut();
     // SAFETY: no room for bytes and no address are passed.
     let received = unsafe { libc::recvfrom(socket.as_raw_fd(), none, 0, libc::MSG_DONTWAIT, none.cast(), none.cast()) };
@@ -103,7 +103,7 @@ pub(in crate::device::af_xdp) fn kick_rx(socket: &OwnedFd) -> io::Result<()> {
 
 /// The protocol of the socket behind a descriptor of any process, given as /proc/PID/fd/N. `None`
 /// if it is no socket, or access is denied.
-pub(in crate::device::af_xdp) fn socket_protocol(descriptor: &Path) -> Option<Vec<u8>> {
+pub(crate) fn socket_protocol(descriptor: &Path) -> Option<Vec<u8>> {
     let path = CString::new(descriptor.as_os_str().as_bytes()).ok()?;
     let mut name = [0u8; 32];
     // SAFETY: path and attribute are zero-terminated, and the name is borrowed mutably for the
@@ -118,7 +118,7 @@ pub(in crate::device::af_xdp) fn socket_protocol(descriptor: &Path) -> Option<Ve
 /// Moves the calling thread into a fresh network namespace that contains only a loopback that is
 /// down.
 #[cfg(test)]
-pub(in crate::device) fn leave_namespace() -> io::Result<()> {
+pub(crate) fn leave_namespace() -> io::Result<()> {
     // SAFETY: no address is passed.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
 }

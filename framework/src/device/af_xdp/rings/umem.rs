@@ -34,7 +34,7 @@ const LINE_LEN: usize = 64;
 const PREFETCHED_LEN: usize = 4 * LINE_LEN;
 
 /// An AF_XDP socket with its memory.
-pub(in crate::device::af_xdp) struct Umem {
+pub(crate) struct Umem {
     /// `None` once closed.
     socket: Option<OwnedFd>,
     /// Rings for frames of this socket, on any thread.
@@ -51,7 +51,7 @@ pub(in crate::device::af_xdp) struct Umem {
 
 /// The mapping of addresses to chunks.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::device::af_xdp) struct Geometry {
+pub(crate) struct Geometry {
     base: usize,
     chunks: usize,
     /// Log2 of the distance between chunks.
@@ -62,7 +62,7 @@ pub(in crate::device::af_xdp) struct Geometry {
 
 impl Umem {
     /// Registers the region of `pool` with `socket`.
-    pub(in crate::device::af_xdp) fn register(socket: OwnedFd, pool: &Pool) -> io::Result<Self> {
+    pub(crate) fn register(socket: OwnedFd, pool: &Pool) -> io::Result<Self> {
         let region = Arc::clone(pool.region());
         let geometry = Geometry::of(pool);
         let len = geometry.chunks << geometry.shift;
@@ -73,7 +73,7 @@ impl Umem {
     }
 
     /// A socket whose umem is the region of `pool` already: a broker has registered it.
-    pub(in crate::device::af_xdp) fn registered(socket: OwnedFd, pool: &Pool) -> Self {
+    pub(crate) fn registered(socket: OwnedFd, pool: &Pool) -> Self {
         Self::of(socket, Arc::clone(pool.region()), Geometry::of(pool))
     }
 
@@ -90,57 +90,53 @@ impl Umem {
         }
     }
 
-    pub(in crate::device::af_xdp) fn socket(&self) -> &OwnedFd {
+    pub(crate) fn socket(&self) -> &OwnedFd {
         self.socket.as_ref().expect("the socket is closed by drop only")
     }
 
-    pub(in crate::device::af_xdp) fn doorbell(&self) -> &Arc<Doorbell> {
+    pub(crate) fn doorbell(&self) -> &Arc<Doorbell> {
         &self.doorbell
     }
 
-    pub(in crate::device::af_xdp) fn geometry(&self) -> Geometry {
+    pub(crate) fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    pub(in crate::device::af_xdp) fn is_of(&self, pool: &Pool) -> bool {
+    pub(crate) fn is_of(&self, pool: &Pool) -> bool {
         Arc::ptr_eq(&self.region, pool.region())
     }
 
-    pub(in crate::device::af_xdp) fn set_zero_copy(&self, zero_copy: bool) {
+    pub(crate) fn set_zero_copy(&self, zero_copy: bool) {
         self.zero_copy.set(zero_copy);
     }
 
-    pub(in crate::device::af_xdp) fn set_forwarded(&self, forwarded: bool) {
+    pub(crate) fn set_forwarded(&self, forwarded: bool) {
         self.forwarded.set(forwarded);
     }
 
     /// Whether a broker plays the kernel's part.
     #[inline]
-    pub(in crate::device::af_xdp) fn is_forwarded(&self) -> bool {
+    pub(crate) fn is_forwarded(&self) -> bool {
         self.forwarded.get()
     }
 
-    pub(in crate::device::af_xdp) fn set_gone(&self) {
+    pub(crate) fn set_gone(&self) {
         self.gone.set(true);
     }
 
-    pub(in crate::device::af_xdp) fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         self.gone.get()
     }
 
     /// Keeps mbufs that the kernel may still own until the socket is closed.
-    pub(in crate::device::af_xdp) fn keep(&self, mbufs: impl Iterator<Item = Mbuf>) {
+    pub(crate) fn keep(&self, mbufs: impl Iterator<Item = Mbuf>) {
         self.leftovers.borrow_mut().extend(mbufs);
     }
 }
 
 /// Makes a region the umem of `socket`, in chunks of `chunk_len`, for a process that the socket is
 /// lent to. The kernel keeps the pages; this process may unmap them, and never uses them.
-pub(in crate::device::af_xdp) fn register_for_another(
-    socket: &OwnedFd,
-    region: &Region,
-    chunk_len: usize,
-) -> io::Result<()> {
+pub(crate) fn register_for_another(socket: &OwnedFd, region: &Region, chunk_len: usize) -> io::Result<()> {
     // SAFETY: the kernel holds the pages themselves until the socket is closed everywhere
     // (`xdp_umem_pin_pages`), so the region need not outlive it (1), and no pool is cut from it
     // here (2).
@@ -162,7 +158,7 @@ impl Drop for Umem {
 }
 
 impl Geometry {
-    pub(in crate::device::af_xdp) fn of(pool: &Pool) -> Self {
+    pub(crate) fn of(pool: &Pool) -> Self {
         let layout = pool.layout();
         Self {
             base: pool.region().base().as_ptr().addr(),
@@ -172,20 +168,20 @@ impl Geometry {
         }
     }
 
-    pub(in crate::device::af_xdp) fn chunks(&self) -> usize {
+    pub(crate) fn chunks(&self) -> usize {
         self.chunks
     }
 
     /// The chunk that contains an address of the umem; `None` outside.
     #[inline]
-    pub(in crate::device::af_xdp) fn chunk(&self, addr: u64) -> Option<usize> {
+    pub(crate) fn chunk(&self, addr: u64) -> Option<usize> {
         let chunk = usize::try_from(addr >> self.shift).ok()?;
         (chunk < self.chunks).then_some(chunk)
     }
 
     /// The descriptor address of `bytes`; `None` if they are not inside one chunk.
     #[inline]
-    pub(in crate::device::af_xdp) fn addr_of(&self, bytes: &[u8]) -> Option<u64> {
+    pub(crate) fn addr_of(&self, bytes: &[u8]) -> Option<u64> {
         let addr = bytes.as_ptr().addr().checked_sub(self.base)? as u64;
         self.chunk(addr)?;
         (self.offset(addr) + bytes.len() <= 1 << self.shift).then_some(addr)
@@ -194,7 +190,7 @@ impl Geometry {
     /// Prefetches the first lines of the frame in a descriptor, all at once: the kernel has written
     /// them on its core. A wrong descriptor prefetches unrelated lines, which does no harm.
     #[inline]
-    pub(in crate::device::af_xdp) fn prefetch(&self, desc: &Desc) {
+    pub(crate) fn prefetch(&self, desc: &Desc) {
         let (start, len) = (self.base.wrapping_add(desc.addr as usize), (desc.len as usize).min(PREFETCHED_LEN));
         for at in (0..len).step_by(LINE_LEN) {
             prefetch_line(core::ptr::without_provenance(start.wrapping_add(at)));
@@ -208,7 +204,7 @@ impl Geometry {
 }
 
 /// Whether the kernel accepts buffers of this layout as chunks.
-pub(in crate::device::af_xdp) fn is_umem_layout(layout: Layout) -> bool {
+pub(crate) fn is_umem_layout(layout: Layout) -> bool {
     matches!(layout.stride(), 2048 | 4096) && layout == Layout::umem(layout.stride())
 }
 
@@ -221,7 +217,7 @@ pub(crate) fn chunks_for(frame_len_max: usize) -> Layout {
 
 /// The error in a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) enum DescriptorError {
+pub(crate) enum DescriptorError {
     /// The address lies outside the umem, or in a chunk that the kernel does not own.
     Address,
     /// The bytes reach into the metadata or out of the chunk. The buffer has been freed.
@@ -229,7 +225,7 @@ pub(in crate::device::af_xdp) enum DescriptorError {
 }
 
 /// The chunks that the kernel receives into.
-pub(in crate::device::af_xdp) struct FillChunks {
+pub(crate) struct FillChunks {
     geometry: Geometry,
     /// For each chunk its empty mbuf, while the kernel owns it.
     mbufs: Box<[Option<Mbuf>]>,
@@ -237,20 +233,20 @@ pub(in crate::device::af_xdp) struct FillChunks {
 }
 
 impl FillChunks {
-    pub(in crate::device::af_xdp) fn new(geometry: Geometry) -> Self {
+    pub(crate) fn new(geometry: Geometry) -> Self {
         Self { geometry, mbufs: (0..geometry.chunks).map(|_| None).collect(), count: 0 }
     }
 
     /// Chunks that the kernel owns.
     #[inline]
-    pub(in crate::device::af_xdp) fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
     /// Gives the chunk of a fresh mbuf to the kernel; returns its address for the fill ring. Panics
     /// if the mbuf is from another region: the caller has compared the pools.
     #[inline]
-    pub(in crate::device::af_xdp) fn give_to_kernel(&mut self, mbuf: Mbuf) -> u64 {
+    pub(crate) fn give_to_kernel(&mut self, mbuf: Mbuf) -> u64 {
         let addr = self.geometry.addr_of(mbuf.bytes()).expect("an mbuf of the umem's own pool");
         let chunk = addr as usize >> self.geometry.shift;
         debug_assert!(self.mbufs[chunk].is_none(), "a chunk that comes from the pool is not with the kernel");
@@ -262,7 +258,7 @@ impl FillChunks {
     /// The mbuf of a received frame, or of a part of one. The whole descriptor is validated: the
     /// kernel owns the chunk, and the bytes are behind the metadata and inside the chunk.
     #[inline]
-    pub(in crate::device::af_xdp) fn take_back(&mut self, desc: &Desc) -> Result<Mbuf, DescriptorError> {
+    pub(crate) fn take_back(&mut self, desc: &Desc) -> Result<Mbuf, DescriptorError> {
         let mbuf = self.geometry.chunk(desc.addr).and_then(|chunk| self.mbufs[chunk].take());
         let Some(mut mbuf) = mbuf else { return Err(DescriptorError::Address) };
         self.count -= 1;
@@ -279,7 +275,7 @@ impl FillChunks {
     }
 
     /// All mbufs, because the kernel's side is gone or closing.
-    pub(in crate::device::af_xdp) fn take_all(&mut self) -> impl Iterator<Item = Mbuf> + '_ {
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Mbuf> + '_ {
         self.count = 0;
         self.mbufs.iter_mut().filter_map(Option::take)
     }

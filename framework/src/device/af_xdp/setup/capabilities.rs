@@ -1,10 +1,10 @@
 //! The capabilities of an interface for AF_XDP, queried without touching it: for tools, and for
 //! programs that choose a backend.
 
-use super::super::holder;
-use super::super::interface::Interface;
-use super::super::program::kfuncs::RxHint;
 use crate::device::DeviceError;
+use crate::device::af_xdp::holder;
+use crate::device::af_xdp::interface::Interface;
+use crate::device::af_xdp::program::kfuncs::RxHint;
 
 /// The features of an interface and its driver, as the kernel reports them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,24 +9,24 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::super::broker::client::{Lent, LentPort};
-use super::super::super::broker::request::QueueRequest;
-use super::super::broker::forwarded;
-use super::super::broker::lend::LentQueue;
-use super::super::config::{AfXdpConfig, CopyMode, LINK_HEADER_LEN, Mode};
-use super::super::error::AfXdpSetupError;
-use super::super::gate::Gate;
-use super::super::interface::{Interface, LinkWatch};
-use super::super::program::kfuncs::{Absent, RxHint};
-use super::super::rings::socket::{
-    self, Bound, RELEASE_MAX, SEGMENTS_MAX, Wanted, has_multi_buffer, kernel_version, map_rings,
-};
-use super::super::rings::umem::{Umem, chunks_for, is_umem_layout};
-use super::super::rx::{AfXdpRx, RxParts};
-use super::super::tx::AfXdpTx;
 use super::handle::{PendingQueue, PortHandle};
 use super::port::Port;
 use crate::counters::{Scope, Unit};
+use crate::device::af_xdp::broker::forwarded;
+use crate::device::af_xdp::broker::lend::LentQueue;
+use crate::device::af_xdp::config::{AfXdpConfig, CopyMode, LINK_HEADER_LEN, Mode};
+use crate::device::af_xdp::error::AfXdpSetupError;
+use crate::device::af_xdp::gate::Gate;
+use crate::device::af_xdp::interface::{Interface, LinkWatch};
+use crate::device::af_xdp::program::kfuncs::{Absent, RxHint};
+use crate::device::af_xdp::rings::socket::{
+    self, Bound, RELEASE_MAX, SEGMENTS_MAX, Wanted, has_multi_buffer, kernel_version, map_rings,
+};
+use crate::device::af_xdp::rings::umem::{Umem, chunks_for, is_umem_layout};
+use crate::device::af_xdp::rx::{AfXdpRx, RxParts};
+use crate::device::af_xdp::tx::AfXdpTx;
+use crate::device::broker::client::{Lent, LentPort};
+use crate::device::broker::request::QueueRequest;
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads, rings};
 use crate::mem::{Layout, Pool, Region, Sizing};
@@ -490,14 +490,14 @@ fn map_lent(lent: Lent, pool: &Pool, wanted: &Wanted<'_>) -> Result<Bound, AfXdp
 
 /// The modes in which a queue was bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) struct BindFlags {
-    pub(in crate::device::af_xdp) zero_copy: bool,
-    pub(in crate::device::af_xdp) multi_buffer: bool,
+pub(crate) struct BindFlags {
+    pub(crate) zero_copy: bool,
+    pub(crate) multi_buffer: bool,
 }
 
 impl BindFlags {
     /// In words, for the operator.
-    pub(in crate::device::af_xdp) fn describe(self, mode: Mode) -> &'static str {
+    pub(crate) fn describe(self, mode: Mode) -> &'static str {
         match (mode, self.zero_copy, self.multi_buffer) {
             (Mode::Generic, _, true) => "generic, copies, frames in several chunks",
             (Mode::Generic, _, false) => "generic, copies",

@@ -5,15 +5,15 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::super::super::broker::client::LentPort;
-use super::super::config::Mode;
-use super::super::interface::Interface;
 use super::port::Port;
+use crate::device::af_xdp::config::Mode;
+use crate::device::af_xdp::interface::Interface;
+use crate::device::broker::client::LentPort;
 use crate::device::steering::{Rule, RuleId, SteerError};
 
 /// The state that a port shares with its queues.
 #[derive(Clone)]
-pub(in crate::device::af_xdp) enum PortHandle {
+pub(crate) enum PortHandle {
     /// The program, its maps and rules are this process's.
     Own(Arc<Port>),
     /// They are a broker's.
@@ -22,7 +22,7 @@ pub(in crate::device::af_xdp) enum PortHandle {
 
 /// A taken queue that does not receive yet. While one exists, no queue of the port sends its first
 /// frame.
-pub(in crate::device::af_xdp) struct PendingQueue(PortHandle);
+pub(crate) struct PendingQueue(PortHandle);
 
 impl PortHandle {
     pub(in crate::device::af_xdp) fn interface(&self) -> &Interface {
@@ -156,12 +156,12 @@ impl PortHandle {
 
 impl PendingQueue {
     /// Marks a queue of `port` as taken.
-    pub(in crate::device::af_xdp) fn new(port: &PortHandle) -> Self {
+    pub(crate) fn new(port: &PortHandle) -> Self {
         port.awaited().fetch_add(1, Ordering::Relaxed);
         Self(port.clone())
     }
 
-    pub(in crate::device::af_xdp) fn port(&self) -> &PortHandle {
+    pub(crate) fn port(&self) -> &PortHandle {
         &self.0
     }
 }

@@ -10,18 +10,18 @@ use std::time::{Duration, Instant as Moment};
 
 use zerocopy::IntoBytes;
 
-use super::super::config::{AfXdpConfig, Mode};
-use super::super::error::AfXdpSetupError;
-use super::super::holder;
-use super::super::interface::{Interface, LinkState, LinkWatch};
-use super::super::program::bpf::{BpfLink, LoadError, LoadOptions, Map, MapKind, Program};
-use super::super::program::generate::{Rules, Source, XdpAction, generate};
-use super::super::program::kfuncs::{self, Absent, Found, Kfuncs, RxHint};
-use super::super::program::steering::{Constant, Key, Shape, tag_word};
-use super::super::rings::socket::kernel_version;
 use super::nic_rules::NicRules;
 use super::rule_table::RuleTable;
 use super::stamping::TimestampingGuard;
+use crate::device::af_xdp::config::{AfXdpConfig, Mode};
+use crate::device::af_xdp::error::AfXdpSetupError;
+use crate::device::af_xdp::holder;
+use crate::device::af_xdp::interface::{Interface, LinkState, LinkWatch};
+use crate::device::af_xdp::program::bpf::{BpfLink, LoadError, LoadOptions, Map, MapKind, Program};
+use crate::device::af_xdp::program::generate::{Rules, Source, XdpAction, generate};
+use crate::device::af_xdp::program::kfuncs::{self, Absent, Found, Kfuncs, RxHint};
+use crate::device::af_xdp::program::steering::{Constant, Key, Shape, tag_word};
+use crate::device::af_xdp::rings::socket::kernel_version;
 use crate::device::nic_filter::{NicFilter, Wanted};
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 
@@ -32,7 +32,7 @@ const FLAG_NATIVE: u32 = 1 << 2;
 const LINKS_SINCE: (u32, u32) = (5, 9);
 
 /// A program on an interface.
-pub(in crate::device::af_xdp) struct Port {
+pub(crate) struct Port {
     pub(in crate::device::af_xdp) interface: Interface,
     /// The mode in use: never [`Mode::Auto`].
     pub(in crate::device::af_xdp) mode: Mode,

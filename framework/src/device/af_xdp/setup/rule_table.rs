@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::super::program::steering::{CONSTANTS_MAX, Constant, Key, Shape, constants, sort_shapes};
+use crate::device::af_xdp::program::steering::{CONSTANTS_MAX, Constant, Key, Shape, constants, sort_shapes};
 use crate::device::steering::{Fields, Rule, RuleId};
 
 /// Rules with their queues.
@@ -109,8 +109,8 @@ fn is_of_a_connection(shape: Shape) -> bool {
 mod tests {
     use core::net::Ipv4Addr;
 
-    use super::super::super::program::steering::tag_word;
     use super::*;
+    use crate::device::af_xdp::program::steering::tag_word;
 
     const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
     const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);

@@ -5,7 +5,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use super::super::interface::Interface;
+use crate::device::af_xdp::interface::Interface;
 use crate::sys::interface::{StampFilter, interface_name, set_stamp_filter, stamp_filter};
 use crate::sys::socket::socket;
 
@@ -17,7 +17,7 @@ const RX_FILTER: usize = 2;
 /// Keeps the stamping of all frames enabled. Dropping it restores the former setting, unless
 /// another process has changed the setting meanwhile. A killed process leaves it enabled, which
 /// costs others nothing.
-pub(in crate::device::af_xdp) struct TimestampingGuard {
+pub(crate) struct TimestampingGuard {
     socket: OwnedFd,
     index: u32,
     before: Option<StampFilter>,
@@ -25,7 +25,7 @@ pub(in crate::device::af_xdp) struct TimestampingGuard {
 
 impl TimestampingGuard {
     /// Switches it on.
-    pub(in crate::device::af_xdp) fn start(interface: &Interface) -> io::Result<Self> {
+    pub(crate) fn start(interface: &Interface) -> io::Result<Self> {
         let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
         let before = stamp_filter(&socket, &interface.name)?;
         let mut started = Self { socket, index: interface.index, before: None };

@@ -6,17 +6,17 @@ use std::io;
 use std::process::Command;
 use std::sync::Arc;
 
-use super::super::AfXdpConfig;
-use super::super::AfXdpDevice;
-use super::super::Mode;
-use super::super::interface::Interface;
-use super::super::program::assembler::{Assembler, Reg};
-use super::super::program::bpf::Program;
-use super::super::rings::sys;
-use super::super::rx::AfXdpRx;
-use super::super::tx::AfXdpTx;
 use super::port::Port;
 use crate::counters::Block;
+use crate::device::af_xdp::AfXdpConfig;
+use crate::device::af_xdp::AfXdpDevice;
+use crate::device::af_xdp::Mode;
+use crate::device::af_xdp::interface::Interface;
+use crate::device::af_xdp::program::assembler::{Assembler, Reg};
+use crate::device::af_xdp::program::bpf::Program;
+use crate::device::af_xdp::rings::sys;
+use crate::device::af_xdp::rx::AfXdpRx;
+use crate::device::af_xdp::tx::AfXdpTx;
 use crate::device::steering::Rule;
 use crate::device::{Device, Offload, Queue, RxQueue, RxState, TxQueue};
 use crate::mem::{Burst, Layout, Mbuf, Pool, Region};
@@ -91,7 +91,7 @@ fn program() -> Option<u32> {
 }
 
 /// Runs `check` in a new network namespace; prints a message if none can be made.
-pub(in crate::device::af_xdp) fn alone(test: &str, check: fn()) {
+pub(crate) fn alone(test: &str, check: fn()) {
     let tried = std::thread::spawn(move || {
         sys::leave_namespace()?;
         check();

@@ -5,8 +5,8 @@ use core::net::Ipv4Addr;
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
 
-use crate::device::memory::*;
 use crate::counters::Block;
+use crate::device::memory::*;
 use crate::device::steering::Rule;
 use crate::device::{Device, DeviceError, DeviceErrorKind, Offload, Queue, RxQueue, RxState, TxQueue};
 use crate::mem::{Burst, Mbuf, Pool};

@@ -11,8 +11,8 @@
 
 use std::os::fd::RawFd;
 
-use super::super::ring::{ArmRegister, DoorbellRecord};
-use super::super::setup::parts::CqParts;
+use crate::device::mlx5::ring::{ArmRegister, DoorbellRecord};
+use crate::device::mlx5::setup::parts::CqParts;
 
 /// The arm word holds 24 bits of the consumer index.
 const CONSUMER_INDEX_MASK: u32 = 0x00ff_ffff;
@@ -20,7 +20,7 @@ const CONSUMER_INDEX_MASK: u32 = 0x00ff_ffff;
 const SEQUENCE_SHIFT: u32 = 28;
 
 /// The completion channel of one queue.
-pub(in crate::device::mlx5) trait CompletionEvents {
+pub(crate) trait CompletionEvents {
     /// Readable while an event waits.
     fn fd(&self) -> RawFd;
 
@@ -41,7 +41,7 @@ pub(in crate::device::mlx5) trait CompletionEvents {
 }
 
 /// Arms a completion queue.
-pub(in crate::device::mlx5) struct Arming {
+pub(crate) struct Arming {
     word: DoorbellRecord,
     /// `None` where the owner of the register writes it.
     register: Option<ArmRegister>,
@@ -56,7 +56,7 @@ pub(in crate::device::mlx5) struct Arming {
 impl Arming {
     /// For a queue that signals through `events`. `None` if nobody has the register, because
     /// libmlx5 does not show it.
-    pub(in crate::device::mlx5) fn new(parts: &CqParts, events: Box<dyn CompletionEvents>) -> Option<Self> {
+    pub(crate) fn new(parts: &CqParts, events: Box<dyn CompletionEvents>) -> Option<Self> {
         let register = ArmRegister::of(parts);
         if register.is_none() && !events.has_register() {
             return None;
@@ -65,18 +65,18 @@ impl Arming {
         Some(Self { word, register, number: parts.number, events, taken: 0, armed_at: None })
     }
 
-    pub(in crate::device::mlx5) fn fd(&self) -> RawFd {
+    pub(crate) fn fd(&self) -> RawFd {
         self.events.fd()
     }
 
     /// Takes the remaining events, once the queue receives none: libibverbs destroys a completion
     /// queue only after all events that the kernel reports of it were taken.
-    pub(in crate::device::mlx5) fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         while self.events.take() {}
     }
 
     /// Asks for an event at the first CQE at or behind `consumer_idx`.
-    pub(in crate::device::mlx5) fn arm(&mut self, consumer_idx: u32) {
+    pub(crate) fn arm(&mut self, consumer_idx: u32) {
         if let Some(armed_at) = self.armed_at {
             // Nothing was consumed since the last arm, so its event waits or is still to come. If
             // something was, the event has been signaled, or is on its way to the descriptor.
@@ -106,8 +106,8 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::super::testing::plain::PlainCq;
     use super::*;
+    use crate::device::mlx5::testing::plain::PlainCq;
 
     /// A NIC, and the broker that passes its events on to the program of the queue.
     #[derive(Default)]

@@ -8,25 +8,25 @@ const SECOND: u64 = 1_000_000_000;
 
 /// The relation of the NIC's ticks to the wall clock: `struct mlx5dv_clock_info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) struct ClockInfo {
+pub(crate) struct ClockInfo {
     /// Wall clock time, in ns of the Unix epoch,
-    pub(in crate::device::mlx5) ns: u64,
+    pub(crate) ns: u64,
     /// at this tick count,
-    pub(in crate::device::mlx5) ticks: u64,
+    pub(crate) ticks: u64,
     /// and the fraction of a nanosecond, in units of `1 >> shift`.
-    pub(in crate::device::mlx5) fraction: u64,
+    pub(crate) fraction: u64,
     /// Nanoseconds per tick, in the same units.
-    pub(in crate::device::mlx5) mult: u32,
+    pub(crate) mult: u32,
     /// Number of fraction bits.
-    pub(in crate::device::mlx5) shift: u32,
+    pub(crate) shift: u32,
     /// Mask of the clock's valid bits.
-    pub(in crate::device::mlx5) mask: u64,
+    pub(crate) mask: u64,
 }
 
 /// The same relation as a straight line that starts before any possible frame: one multiplication
 /// gives the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) struct TickConversion {
+pub(crate) struct TickConversion {
     ns: u64,
     ticks: u64,
     fraction: u64,
@@ -37,12 +37,11 @@ pub(in crate::device::mlx5) struct TickConversion {
 
 impl TickConversion {
     /// The line that leaves ticks unchanged.
-    pub(in crate::device::mlx5) const TICKS: Self =
-        Self { ns: 0, ticks: 0, fraction: 0, mult: 1, shift: 0, mask: u64::MAX };
+    pub(crate) const TICKS: Self = Self { ns: 0, ticks: 0, fraction: 0, mult: 1, shift: 0, mask: u64::MAX };
 
     /// The line through `relation`, starting a quarter of the clock's range before it, or as far as
     /// 64 bits can multiply.
-    pub(in crate::device::mlx5) fn through(relation: &ClockInfo) -> Self {
+    pub(crate) fn through(relation: &ClockInfo) -> Self {
         let (mult, shift) = (u64::from(relation.mult).max(1), relation.shift.min(63));
         let back = (relation.mask / 4).min((1 << 62) / mult);
         let parts =
@@ -59,7 +58,7 @@ impl TickConversion {
 
     /// The time at tick count `ticks`, rounded down to the nanosecond. Any input gives some time.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn at(&self, ticks: u64) -> u64 {
+    pub(crate) fn at(&self, ticks: u64) -> u64 {
         let since = ticks.wrapping_sub(self.ticks) & self.mask;
         let parts = since.wrapping_mul(self.mult).wrapping_add(self.fraction);
         self.ns.wrapping_add(parts.wrapping_shr(self.shift))
@@ -69,13 +68,13 @@ impl TickConversion {
 /// Decodes a timestamp of the real-time format: seconds in the upper half, nanoseconds in the
 /// lower.
 #[inline(always)]
-pub(in crate::device::mlx5) fn real_time(timestamp: u64) -> u64 {
+pub(crate) fn real_time(timestamp: u64) -> u64 {
     (timestamp >> 32) * SECOND + (timestamp & 0xffff_ffff)
 }
 
 /// The handling of a queue's CQE timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) enum TimestampSource {
+pub(crate) enum TimestampSource {
     /// They are ignored.
     Off,
     /// They are passed on unchanged, for an application that relates clocks itself:

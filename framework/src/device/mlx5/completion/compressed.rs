@@ -19,7 +19,7 @@ const FRAMES_MAX: usize = 64;
 
 /// The format of a mini CQE's upper half; the lower half is the byte count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) enum Mini {
+pub(crate) enum Mini {
     /// The hash of the frame.
     Hash,
     /// Its checksum.
@@ -29,7 +29,7 @@ pub(in crate::device::mlx5) enum Mini {
 }
 
 /// A session with frames left, or an empty one.
-pub(in crate::device::mlx5) struct Session {
+pub(crate) struct Session {
     /// As written by the NIC.
     minis: [[u64; MINIS]; FRAMES_MAX / MINIS],
     count: usize,
@@ -41,30 +41,30 @@ pub(in crate::device::mlx5) struct Session {
 
 /// A title with an impossible number of frames: none, or too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) struct Impossible;
+pub(crate) struct Impossible;
 
 impl Session {
     /// An empty session; any title will do.
-    pub(in crate::device::mlx5) fn new(mini: Mini, title: MetaTemplate) -> Self {
+    pub(crate) fn new(mini: Mini, title: MetaTemplate) -> Self {
         Self { minis: [[0; MINIS]; FRAMES_MAX / MINIS], count: 0, next: 0, title, mini }
     }
 
     /// Whether each frame has a hash; otherwise no frame has one.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn has_hashes(&self) -> bool {
+    pub(crate) fn has_hashes(&self) -> bool {
         self.mini == Mini::Hash
     }
 
     /// Frames that are left.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn left(&self) -> usize {
+    pub(crate) fn left(&self) -> usize {
         self.count - self.next
     }
 
     /// Reads the session of `count` frames, at most `possible`, whose title is the oldest entry of
     /// `cq`, and consumes its entries.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn open(&mut self, cq: &mut Cq, count: u32, possible: u32) -> Result<(), Impossible> {
+    pub(crate) fn open(&mut self, cq: &mut Cq, count: u32, possible: u32) -> Result<(), Impossible> {
         let max = possible.min(cq.count()).min(FRAMES_MAX as u32);
         if count == 0 || count > max {
             return Err(Impossible);
@@ -76,33 +76,33 @@ impl Session {
 
     /// Sets the title CQE's metadata.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn set_title(&mut self, title: MetaTemplate) {
+    pub(crate) fn set_title(&mut self, title: MetaTemplate) {
         self.title = title;
     }
 
     /// The metadata of the `count` next frames, by index from the next one on. Panics if fewer are
     /// left.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn metas<const HASHES: bool>(&self, count: usize) -> impl Fn(usize) -> Templated {
+    pub(crate) fn metas<const HASHES: bool>(&self, count: usize) -> impl Fn(usize) -> Templated {
         let (minis, title) = (&self.minis.as_flattened()[self.next..self.count][..count], self.title);
         move |idx| alike::<HASHES>(minis[idx], title)
     }
 
     /// Consumes the `count` next frames.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn advance(&mut self, count: usize) {
+    pub(crate) fn advance(&mut self, count: usize) {
         self.next += count;
     }
 
     /// The metadata of the next frame, with its first stride if the format has it.
-    pub(in crate::device::mlx5) fn peek(&self) -> Option<(Templated, Option<u16>)> {
+    pub(crate) fn peek(&self) -> Option<(Templated, Option<u16>)> {
         let mini = *self.minis.as_flattened()[..self.count].get(self.next)?;
         let first = (self.mini == Mini::ChecksumStride).then_some((u64::from_be(mini) >> 32) as u16);
         Some((self.alike(mini), first))
     }
 
     /// Takes the metadata of the next frame.
-    pub(in crate::device::mlx5) fn next(&mut self) -> Option<Templated> {
+    pub(crate) fn next(&mut self) -> Option<Templated> {
         let (alike, _) = self.peek()?;
         self.next += 1;
         Some(alike)
@@ -113,7 +113,7 @@ impl Session {
     }
 
     /// Discards the remaining frames; returns how many.
-    pub(in crate::device::mlx5) fn close(&mut self) -> usize {
+    pub(crate) fn close(&mut self) -> usize {
         let left = self.left();
         self.next = self.count;
         left

@@ -5,16 +5,16 @@
 //! index's lap around the ring. The driver writes to entries only after a compressed session, whose
 //! slots hold arbitrary bytes at the owner bits.
 
-use super::super::ring::{DescriptorRing, DoorbellRecord, Run, RunMut, consumed_barrier, from_device_barrier};
-use super::super::setup::parts::CqParts;
 use super::cqe::{AT_OP_OWN, CQE_LEN, Cqe, OP_OWN_INVALID, OP_OWN_RECEIVED, OP_OWN_SOLICITED, OP_OWN_TITLE};
+use crate::device::mlx5::ring::{DescriptorRing, DoorbellRecord, Run, RunMut, consumed_barrier, from_device_barrier};
+use crate::device::mlx5::setup::parts::CqParts;
 
 /// The doorbell record holds 24 bits of the consumer index.
 const CONSUMER_INDEX_MASK: u32 = 0x00ff_ffff;
 
 /// The kind of the next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) enum Next {
+pub(crate) enum Next {
     /// The NIC owns it.
     Nothing,
     /// The title of a compressed session.
@@ -27,13 +27,13 @@ pub(in crate::device::mlx5) enum Next {
 const HOLE_MAX: u32 = 7;
 
 /// Mini CQEs of eight bytes in an array, which occupies an entry.
-pub(in crate::device::mlx5) const MINIS: usize = 8;
+pub(crate) const MINIS: usize = 8;
 
 /// Log2 of the bytes of an entry of 64 bytes.
-pub(in crate::device::mlx5) const USUAL_SHIFT: u32 = CQE_LEN.trailing_zeros();
+pub(crate) const USUAL_SHIFT: u32 = CQE_LEN.trailing_zeros();
 
 /// A completion queue that one worker reads.
-pub(in crate::device::mlx5) struct Cq {
+pub(crate) struct Cq {
     ring: DescriptorRing<CQE_LEN>,
     consumer_record: DoorbellRecord,
     /// Entries consumed so far; a free-running index.
@@ -44,7 +44,7 @@ pub(in crate::device::mlx5) struct Cq {
 
 impl Cq {
     /// Takes over the ring. Its entries are of 64 bytes, or of 128 with the CQE in the upper half.
-    pub(in crate::device::mlx5) fn new(parts: CqParts) -> Self {
+    pub(crate) fn new(parts: CqParts) -> Self {
         assert!(matches!(parts.entry_len, 64 | 128), "a CQE of {} bytes", parts.entry_len);
         let upper_half = parts.entry_len as usize - CQE_LEN;
         Self {
@@ -62,31 +62,31 @@ impl Cq {
     }
 
     /// Entries of the ring.
-    pub(in crate::device::mlx5) fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.ring.count()
     }
 
     /// The bytes from one entry to the next, as log2.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn shift(&self) -> u32 {
+    pub(crate) fn shift(&self) -> u32 {
         self.ring.shift()
     }
 
     /// The oldest entry, if the NIC has written it: safe to read from here on.
     #[inline]
-    pub(in crate::device::mlx5) fn next(&self) -> Option<Cqe<'_>> {
+    pub(crate) fn next(&self) -> Option<Cqe<'_>> {
         if self.look() == Next::Nothing { None } else { Some(self.oldest()) }
     }
 
     /// The owner bit of software's entries in this lap of the ring.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn owner(&self) -> u8 {
+    pub(crate) fn owner(&self) -> u8 {
         u8::from(self.consumer_idx & self.ring.count() != 0)
     }
 
     /// The kind of the oldest entry, read from its last byte only.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn look(&self) -> Next {
+    pub(crate) fn look(&self) -> Next {
         let op_own = Cqe(self.ring.entry(self.consumer_idx)).op_own();
         if op_own >= OP_OWN_INVALID || op_own & 1 != self.owner() {
             return Next::Nothing;
@@ -96,7 +96,7 @@ impl Cq {
 
     /// The oldest entry, known to be owned by software.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn oldest(&self) -> Cqe<'_> {
+    pub(crate) fn oldest(&self) -> Cqe<'_> {
         from_device_barrier();
         Cqe(self.ring.entry(self.consumer_idx))
     }
@@ -106,12 +106,7 @@ impl Cq {
     /// to read from here on. The run ends at the end of the ring's memory, and at the first entry
     /// of another kind.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn frames<const SHIFT: u32>(
-        &self,
-        limit: u32,
-        wqe_idx: u32,
-        wqe_mask: u16,
-    ) -> Run<'_, CQE_LEN> {
+    pub(crate) fn frames<const SHIFT: u32>(&self, limit: u32, wqe_idx: u32, wqe_mask: u16) -> Run<'_, CQE_LEN> {
         let run = self.ring.run(self.consumer_idx, 0, limit.min(self.ring.until_end(self.consumer_idx)));
         // Counter, signature, opcode and owner are one word, so one comparison per frame is enough.
         let mask = u32::from(wqe_mask) << 16 | u32::from(!OP_OWN_SOLICITED);
@@ -138,19 +133,19 @@ impl Cq {
 
     /// Consumes the oldest entry.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn consume(&mut self) {
+    pub(crate) fn consume(&mut self) {
         self.consume_many(1);
     }
 
     /// Consumes the `count` oldest entries.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn consume_many(&mut self, count: u32) {
+    pub(crate) fn consume_many(&mut self, count: u32) {
         self.consumer_idx = self.consumer_idx.wrapping_add(count);
     }
 
     /// Publishes the consumer index: the NIC may overwrite the entries before it.
     #[inline]
-    pub(in crate::device::mlx5) fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         if self.published != self.consumer_idx {
             self.publish_again();
         }
@@ -162,14 +157,14 @@ impl Cq {
     /// do: they remove the queue's CQEs, counting from an index of their own, and write that index
     /// into the record.
     #[inline]
-    pub(in crate::device::mlx5) fn publish_again(&mut self) {
+    pub(crate) fn publish_again(&mut self) {
         self.published = self.consumer_idx;
         consumed_barrier();
         self.consumer_record.write(self.consumer_idx & CONSUMER_INDEX_MASK);
     }
 
     /// The index of the oldest entry.
-    pub(in crate::device::mlx5) fn idx(&self) -> u32 {
+    pub(crate) fn idx(&self) -> u32 {
         self.consumer_idx
     }
 
@@ -177,7 +172,7 @@ impl Cq {
     /// the entries written since, as far as they can be recognized, and invalidates all CQEs, so
     /// that the next CQE can be [found](Self::find). The NIC writes none during the call.
     #[cold]
-    pub(in crate::device::mlx5) fn lose(&mut self, idx: u32) {
+    pub(crate) fn lose(&mut self, idx: u32) {
         let count = self.ring.count();
         // Never more than the NIC wrote: entries of the lap before have another owner bit, or are
         // invalid. Perhaps fewer, if a session ends in holes.
@@ -201,7 +196,7 @@ impl Cq {
     /// if the NIC has written no entry yet, or so many that the first cannot be identified, because
     /// a session has holes between its entries.
     #[cold]
-    pub(in crate::device::mlx5) fn find(&self) -> Option<u32> {
+    pub(crate) fn find(&self) -> Option<u32> {
         let count = self.ring.count();
         let op_own = |slot| Cqe(self.ring.entry(slot)).op_own();
         let hole_min = (HOLE_MAX + 1).min(count - 1);
@@ -223,7 +218,7 @@ impl Cq {
 
     /// Continues at an index that was [found](Self::find).
     #[cold]
-    pub(in crate::device::mlx5) fn go_to(&mut self, idx: u32) {
+    pub(crate) fn go_to(&mut self, idx: u32) {
         self.consumer_idx = idx;
     }
 
@@ -231,7 +226,7 @@ impl Cq {
     /// and consumes the session's entries, which are invalid until the NIC writes them again.
     /// Panics if `minis` has no room for them.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn take_minis(&mut self, count: u32, minis: &mut [[u64; MINIS]]) {
+    pub(crate) fn take_minis(&mut self, count: u32, minis: &mut [[u64; MINIS]]) {
         assert!(count as usize <= minis.len() * MINIS && count <= self.ring.count(), "more frames than entries");
         // The first array is in the entry behind the title, even if that is the session's last.
         let is_whole = self.ring.until_end(self.consumer_idx) > count;

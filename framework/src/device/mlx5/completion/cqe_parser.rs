@@ -1,12 +1,12 @@
 //! Parses the CQE of a frame into receive metadata.
 
-use super::super::receive::packet_types::{PacketTypes, RxFeatures};
 use super::clock::{ClockInfo, TickConversion, TimestampSource, real_time};
 use super::cqe::Cqe;
+use crate::device::mlx5::receive::packet_types::{PacketTypes, RxFeatures};
 use crate::mem::RxMeta;
 
 /// The parser of a queue's CQEs.
-pub(in crate::device::mlx5) struct CqeParser {
+pub(crate) struct CqeParser {
     packet_types: PacketTypes,
     /// Converts timestamps that are ticks.
     line: TickConversion,
@@ -15,19 +15,19 @@ pub(in crate::device::mlx5) struct CqeParser {
 }
 
 /// The optional fields that are parsed: the loop over a burst is specialized for each value.
-pub(in crate::device::mlx5) mod fields {
-    pub(in crate::device::mlx5) const NONE: u8 = 0;
+pub(crate) mod fields {
+    pub(crate) const NONE: u8 = 0;
     /// Hashes.
-    pub(in crate::device::mlx5) const HASHES: u8 = 1;
+    pub(crate) const HASHES: u8 = 1;
     /// Ticks, and hashes if there are any.
-    pub(in crate::device::mlx5) const TICKS: u8 = 2;
+    pub(crate) const TICKS: u8 = 2;
     /// Time of day, and hashes if there are any.
-    pub(in crate::device::mlx5) const REAL_TIME: u8 = 3;
+    pub(crate) const REAL_TIME: u8 = 3;
 }
 
 impl CqeParser {
     /// For a queue whose CQEs have these fields.
-    pub(in crate::device::mlx5) fn new(features: RxFeatures) -> Self {
+    pub(crate) fn new(features: RxFeatures) -> Self {
         let RxFeatures { stamps, has_hashes, .. } = features;
         Self {
             packet_types: PacketTypes::new(features),
@@ -47,24 +47,24 @@ impl CqeParser {
 
     /// One of [`fields`].
     #[inline(always)]
-    pub(in crate::device::mlx5) fn fields(&self) -> u8 {
+    pub(crate) fn fields(&self) -> u8 {
         self.fields
     }
 
     /// Whether ticks are converted by a relation that must be kept current.
-    pub(in crate::device::mlx5) fn is_related(&self) -> bool {
+    pub(crate) fn is_related(&self) -> bool {
         self.is_related
     }
 
     /// Updates the relation.
-    pub(in crate::device::mlx5) fn relate(&mut self, relation: &ClockInfo) {
+    pub(crate) fn relate(&mut self, relation: &ClockInfo) {
         self.line = TickConversion::through(relation);
     }
 
     /// Parses CQEs in a loop specialized for `FIELDS`; the length is the raw byte count. The result
     /// is wrong for tunneled frames.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn parse_with<const FIELDS: u8>(&self) -> impl Fn(Cqe<'_>) -> RxMeta + '_ {
+    pub(crate) fn parse_with<const FIELDS: u8>(&self) -> impl Fn(Cqe<'_>) -> RxMeta + '_ {
         let (kinds, line) = (self.packet_types.view(), self.line);
         move |cqe| {
             let headers = cqe.headers();
@@ -85,7 +85,7 @@ impl CqeParser {
 
     /// Parses one CQE with any fields.
     #[inline]
-    pub(in crate::device::mlx5) fn parse(&self, cqe: Cqe<'_>) -> RxMeta {
+    pub(crate) fn parse(&self, cqe: Cqe<'_>) -> RxMeta {
         let meta = match self.fields {
             fields::REAL_TIME => self.parse_with::<{ fields::REAL_TIME }>()(cqe),
             _ => self.parse_with::<{ fields::TICKS }>()(cqe),

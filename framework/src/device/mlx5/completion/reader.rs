@@ -1,13 +1,13 @@
 //! Reads the completion queue of a receive ring, of either kind: checks ownership, handles entries
 //! that are no frames, and counts. The rings handle the frames: `cyclic.rs`, `striding.rs`.
 
-use super::super::health::recover::ErrorSource;
-use super::super::setup::parts::CqParts;
 use super::compressed::{Mini, Session};
 use super::cq::{Cq, Next};
 use super::cqe::{Format, Opcode, Syndrome};
 use super::cqe_parser::CqeParser;
 use crate::counters::{Counter, Drops, Scope, Unit};
+use crate::device::mlx5::health::recover::ErrorSource;
+use crate::device::mlx5::setup::parts::CqParts;
 use crate::mem::{Burst, Mbuf, MetaTemplate};
 
 crate::drop_reasons! {
@@ -48,14 +48,14 @@ crate::drop_reasons! {
 
 /// The most entries per turn that are not frames: a NIC that writes only such entries must not hold
 /// the worker.
-pub(in crate::device::mlx5) const OTHERS_MAX: u32 = 64;
+pub(crate) const OTHERS_MAX: u32 = 64;
 
 /// The reader of a completion queue.
-pub(in crate::device::mlx5) struct CqReader {
-    pub(in crate::device::mlx5) cq: Cq,
+pub(crate) struct CqReader {
+    pub(crate) cq: Cq,
     /// Frames of a compressed session that have not been delivered yet.
-    pub(in crate::device::mlx5) session: Session,
-    pub(in crate::device::mlx5) parser: CqeParser,
+    pub(crate) session: Session,
+    pub(crate) parser: CqeParser,
     compresses: bool,
     /// The ring is corrupt or in error: it must be reset.
     is_broken: bool,
@@ -89,7 +89,7 @@ enum CqPosition {
 
 /// The result of processing one entry outside a run of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) enum Step {
+pub(crate) enum Step {
     /// There is no CQE, or it must wait.
     Dry,
     /// A frame is in the burst.
@@ -101,7 +101,7 @@ pub(in crate::device::mlx5) enum Step {
 impl CqReader {
     /// Takes over the queue. `mini` is the format of compressed sessions if compression is on,
     /// `template` any.
-    pub(in crate::device::mlx5) fn new(
+    pub(crate) fn new(
         cq: CqParts,
         parser: CqeParser,
         mini: Option<Mini>,
@@ -129,7 +129,7 @@ impl CqReader {
 
     /// The kind of the next entry; `None` if there is none.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn look(&self) -> Option<NextEntry> {
+    pub(crate) fn look(&self) -> Option<NextEntry> {
         if self.session.left() > 0 {
             return Some(NextEntry::Session);
         }
@@ -142,12 +142,12 @@ impl CqReader {
 
     /// Whether the queue must be reset.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         self.is_broken
     }
 
     /// Sets whether the queue must be reset.
-    pub(in crate::device::mlx5) fn set_broken(&mut self, is_broken: bool) {
+    pub(crate) fn set_broken(&mut self, is_broken: bool) {
         self.error_source = ErrorSource::Ours;
         self.is_broken = is_broken;
         if matches!(self.place, CqPosition::Searching(_)) {
@@ -157,19 +157,19 @@ impl CqReader {
 
     /// Whether the NIC's next position is unknown.
     #[cold]
-    pub(in crate::device::mlx5) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.place != CqPosition::Known
     }
 
     /// Whether the ring was reset since, and the next CQE is being searched for.
     #[cold]
-    pub(in crate::device::mlx5) fn is_seeking(&self) -> bool {
+    pub(crate) fn is_seeking(&self) -> bool {
         matches!(self.place, CqPosition::Searching(_))
     }
 
     /// Starts the search for the next CQE: the ring was reset, and is ready again.
     #[cold]
-    pub(in crate::device::mlx5) fn begin_to_seek(&mut self) {
+    pub(crate) fn begin_to_seek(&mut self) {
         self.place = CqPosition::Searching(None);
     }
 
@@ -177,7 +177,7 @@ impl CqReader {
     /// seen at the same position twice, because the NIC writes the mini-CQE arrays of a compressed
     /// CQE block (a session) before its title CQE: a first look may find an array behind it.
     #[cold]
-    pub(in crate::device::mlx5) fn seek(&mut self) -> bool {
+    pub(crate) fn seek(&mut self) -> bool {
         let seen = self.cq.find();
         let Some(idx) = seen.filter(|_| self.place == CqPosition::Searching(seen)) else {
             self.place = CqPosition::Searching(seen);
@@ -190,28 +190,28 @@ impl CqReader {
 
     /// Counts frames that are in a burst.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn count_frames(&self, frames: usize) {
+    pub(crate) fn count_frames(&self, frames: usize) {
         self.counters.frames.add(frames as u64);
     }
 
     /// Counts the bytes of frames.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn count_bytes(&self, bytes: u64) {
+    pub(crate) fn count_bytes(&self, bytes: u64) {
         self.counters.bytes.add(bytes);
     }
 
     /// Counts a turn that needed a buffer and found none.
-    pub(in crate::device::mlx5) fn count_nombuf(&self) {
+    pub(crate) fn count_nombuf(&self) {
         self.counters.nombuf.inc();
     }
 
     /// Counts frames that are dropped for `reason`.
-    pub(in crate::device::mlx5) fn drop_frames(&mut self, reason: Mlx5RxDrop, count: u64) {
+    pub(crate) fn drop_frames(&mut self, reason: Mlx5RxDrop, count: u64) {
         self.drops.count_many(reason, count);
     }
 
     /// Delivers a frame, or counts the reason why there is none.
-    pub(in crate::device::mlx5) fn deliver(&mut self, frame: Result<Mbuf, Mlx5RxDrop>, burst: &mut Burst) -> Step {
+    pub(crate) fn deliver(&mut self, frame: Result<Mbuf, Mlx5RxDrop>, burst: &mut Burst) -> Step {
         match frame {
             Ok(mbuf) => {
                 self.counters.bytes.add(mbuf.len() as u64);
@@ -226,7 +226,7 @@ impl CqReader {
     }
 
     /// The ring is corrupt or in error: nothing is read until it was reset.
-    pub(in crate::device::mlx5) fn stop(&mut self, reason: Mlx5RxDrop) -> Step {
+    pub(crate) fn stop(&mut self, reason: Mlx5RxDrop) -> Step {
         self.drops.count(reason);
         self.is_broken = true;
         self.error_source = if reason == Mlx5RxDrop::LocalLength { ErrorSource::Wire } else { ErrorSource::Ours };
@@ -237,12 +237,12 @@ impl CqReader {
     }
 
     /// The source of the error.
-    pub(in crate::device::mlx5) fn error_source(&self) -> ErrorSource {
+    pub(crate) fn error_source(&self) -> ErrorSource {
         self.error_source
     }
 
     /// Processes the oldest entry if it is no frame. `None` if it is one.
-    pub(in crate::device::mlx5) fn take_other(&mut self) -> Option<Step> {
+    pub(crate) fn take_other(&mut self) -> Option<Step> {
         let Some(cqe) = self.cq.next() else { return Some(Step::Dry) };
         match cqe.opcode() {
             Opcode::Received => None,
@@ -278,7 +278,7 @@ impl CqReader {
     /// Drains the CQ and counts its frames as dropped for `reason`. The NIC writes no more CQEs. If
     /// the position is unknown, or becomes unknown here, only the readable entries are counted. An
     /// entry whose byte count has a bit of `no_frame` is not a frame.
-    pub(in crate::device::mlx5) fn drain(&mut self, reason: Mlx5RxDrop, no_frame: u32) {
+    pub(crate) fn drain(&mut self, reason: Mlx5RxDrop, no_frame: u32) {
         self.drops.count_many(reason, self.session.close() as u64);
         let first = self.cq.idx();
         for _ in 0..self.cq.count() {
@@ -310,7 +310,7 @@ impl CqReader {
 
 /// The kind of the next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) enum NextEntry {
+pub(crate) enum NextEntry {
     /// A frame of a compressed session, or its title.
     Session,
     /// An uncompressed entry.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// An open file that holds a number.
-pub(in crate::device::mlx5) struct PortCounter {
+pub(crate) struct PortCounter {
     file: File,
     taken: Mutex<u64>,
 }
@@ -16,12 +16,12 @@ pub(in crate::device::mlx5) struct PortCounter {
 impl PortCounter {
     /// The time for which the kernel answers from its cache (10 ms; linux
     /// drivers/infiniband/core/verbs.c, `lifespan` in sysfs.c), with a margin.
-    pub(in crate::device::mlx5) const LIFESPAN: Duration = Duration::from_millis(12);
+    pub(crate) const LIFESPAN: Duration = Duration::from_millis(12);
 
     /// Starts counting now. `None` if the kernel has no such counter. In switchdev mode it has the
     /// device's counters instead (linux drivers/infiniband/hw/mlx5/counters.c,
     /// `mlx5_ib_alloc_hw_device_stats`).
-    pub(in crate::device::mlx5) fn open(sysfs: &Path, device: &str, port: u8, name: &str) -> Option<Self> {
+    pub(crate) fn open(sysfs: &Path, device: &str, port: u8, name: &str) -> Option<Self> {
         let device = sysfs.join("class/infiniband").join(device);
         let of_port = device.join("ports").join(port.to_string()).join("hw_counters").join(name);
         let of_device = device.join("hw_counters").join(name);
@@ -31,7 +31,7 @@ impl PortCounter {
     }
 
     /// The increase since the last call.
-    pub(in crate::device::mlx5) fn take(&self) -> u64 {
+    pub(crate) fn take(&self) -> u64 {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(now) = read(&self.file) else { return 0 };
         let news = now.saturating_sub(*taken);

@@ -18,14 +18,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const ASK_EVERY: u32 = 100;
 
 /// The monitoring thread. Dropping this ends it.
-pub(in crate::device::mlx5) struct PortMonitor {
+pub(crate) struct PortMonitor {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl PortMonitor {
     /// Starts monitoring the port of this device.
-    pub(in crate::device::mlx5) fn start<S>(device: &str, watch: Arc<Watch<S>>) -> io::Result<Self>
+    pub(crate) fn start<S>(device: &str, watch: Arc<Watch<S>>) -> io::Result<Self>
     where
         S: Source + Send + Sync + 'static,
     {

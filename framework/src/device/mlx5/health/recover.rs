@@ -17,7 +17,7 @@ use crate::time::{Duration, Instant};
 
 /// The verbs objects behind a ring, for the half that drives it. The methods call the kernel, after
 /// an error and at the end, never per frame.
-pub(in crate::device::mlx5) trait Objects {
+pub(crate) trait Objects {
     /// Moves the ring to the reset state. After `Ok` the NIC touches neither the ring nor the
     /// buffers in it, the CQEs that it wrote are in the CQ and no more will follow, and indices and
     /// doorbell records are 0.
@@ -39,7 +39,7 @@ pub(in crate::device::mlx5) trait Objects {
 }
 
 /// The objects behind a ring, with the schedule of their resets.
-pub(in crate::device::mlx5) struct Recovery {
+pub(crate) struct Recovery {
     objects: Box<dyn Objects>,
     /// The earliest time of the next reset.
     due: Instant,
@@ -55,7 +55,7 @@ pub(in crate::device::mlx5) struct Recovery {
 
 /// The source of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) enum ErrorSource {
+pub(crate) enum ErrorSource {
     /// Unknown, or ourselves: the first retry is immediate.
     Ours,
     /// The sender of a frame longer than the ring's buffers. A longer pause would not stop the next
@@ -75,7 +75,7 @@ const QUIET: Duration = Duration::from_secs(1);
 impl Recovery {
     /// For objects that are ready. Counts `resets`, `failed_resets`, `cq_errors` and `leaked`
     /// buffers in `scope`.
-    pub(in crate::device::mlx5) fn new(objects: Box<dyn Objects>, scope: &Scope) -> Self {
+    pub(crate) fn new(objects: Box<dyn Objects>, scope: &Scope) -> Self {
         Self {
             objects,
             due: Instant::ZERO,
@@ -92,13 +92,13 @@ impl Recovery {
     /// starts at index 0 and calls [`ready`](Self::ready); after `false` it tries again on a later
     /// turn.
     #[cold]
-    pub(in crate::device::mlx5) fn reset(&mut self, now: Instant) -> bool {
+    pub(crate) fn reset(&mut self, now: Instant) -> bool {
         self.reset_for(ErrorSource::Ours, now)
     }
 
     /// The same, with the source of the error.
     #[cold]
-    pub(in crate::device::mlx5) fn reset_for(&mut self, error: ErrorSource, now: Instant) -> bool {
+    pub(crate) fn reset_for(&mut self, error: ErrorSource, now: Instant) -> bool {
         if now < self.due || self.has_ended {
             return false;
         }
@@ -116,14 +116,14 @@ impl Recovery {
     /// Gives the ring back to the NIC. After `false` the owner returns to [`reset`](Self::reset),
     /// on a later turn.
     #[cold]
-    pub(in crate::device::mlx5) fn ready(&mut self) -> bool {
+    pub(crate) fn ready(&mut self) -> bool {
         self.counted(|objects| objects.ready())
     }
 
     /// The completion queue is lost, and the ring cannot recover: only a new queue would. Buffers
     /// stay until this one is closed.
     #[cold]
-    pub(in crate::device::mlx5) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.has_ended = true;
         self.cq_errors.inc();
     }
@@ -134,7 +134,7 @@ impl Recovery {
     /// [`leak`](Self::leak), so that the pool's memory stays mapped until the process ends.
     #[cold]
     #[must_use]
-    pub(in crate::device::mlx5) fn close(&mut self) -> bool {
+    pub(crate) fn close(&mut self) -> bool {
         let Err(error) = self.objects.close() else { return true };
         self.failed_resets.inc();
         match error.raw_os_error() {
@@ -149,7 +149,7 @@ impl Recovery {
 
     /// Counts leaked buffers.
     #[cold]
-    pub(in crate::device::mlx5) fn leak(&mut self, count: u64) {
+    pub(crate) fn leak(&mut self, count: u64) {
         self.leaked.add(count);
     }
 
@@ -163,7 +163,7 @@ impl Recovery {
 }
 
 #[cfg(test)]
-pub(in crate::device::mlx5) mod tests {
+pub(crate) mod tests {
     #![allow(clippy::unwrap_used)] // a panic here is the report
 
     use core::cell::Cell;
@@ -174,11 +174,11 @@ pub(in crate::device::mlx5) mod tests {
 
     /// Fake objects that count their calls; the given number of calls fail.
     #[derive(Default)]
-    pub(in crate::device::mlx5) struct Counted {
-        pub(in crate::device::mlx5) resets: Cell<u32>,
-        pub(in crate::device::mlx5) readies: Cell<u32>,
-        pub(in crate::device::mlx5) failing: Cell<u32>,
-        pub(in crate::device::mlx5) errno: Cell<i32>,
+    pub(crate) struct Counted {
+        pub(crate) resets: Cell<u32>,
+        pub(crate) readies: Cell<u32>,
+        pub(crate) failing: Cell<u32>,
+        pub(crate) errno: Cell<i32>,
         are_gone: Cell<bool>,
     }
 

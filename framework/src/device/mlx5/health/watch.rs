@@ -22,7 +22,7 @@ use crate::device::RxState;
 
 /// An error of a half of a queue that no CQE reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) enum RingError {
+pub(crate) enum RingError {
     /// Its ring is in error, and recovers by a reset.
     Ring,
     /// The completion queue is lost: it overran, or the NIC could not write to it. The NIC writes
@@ -31,7 +31,7 @@ pub(in crate::device::mlx5) enum RingError {
 }
 
 /// The queries about the port.
-pub(in crate::device::mlx5) trait Source {
+pub(crate) trait Source {
     /// The next pending event, if any: a system call, without a firmware command.
     fn next_event(&self) -> Result<Option<AsyncEvent>, VerbsError>;
     /// Whether the port has a link: on Ethernet firmware commands (linux
@@ -42,7 +42,7 @@ pub(in crate::device::mlx5) trait Source {
 }
 
 /// The kernel.
-pub(in crate::device::mlx5) struct Kernel {
+pub(crate) struct Kernel {
     context: Context,
     /// The device in sysfs, if it was there at the start: from another namespace it may be
     /// invisible.
@@ -51,7 +51,7 @@ pub(in crate::device::mlx5) struct Kernel {
 
 impl Kernel {
     /// An open device, which sysfs lists at `entry`.
-    pub(in crate::device::mlx5) fn new(context: Context, entry: PathBuf) -> Self {
+    pub(crate) fn new(context: Context, entry: PathBuf) -> Self {
         Self { context, entry: Some(entry).filter(|entry| entry.exists()) }
     }
 }
@@ -71,7 +71,7 @@ impl Source for Kernel {
 }
 
 /// The state of a port, shared by its queues.
-pub(in crate::device::mlx5) struct Watch<S = Kernel> {
+pub(crate) struct Watch<S = Kernel> {
     source: S,
     port: u8,
     out_of_buffer: Option<PortCounter>,

@@ -10,15 +10,6 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
-use super::super::completion::arm::CompletionEvents;
-use super::super::completion::clock::{ClockInfo, TimestampSource};
-use super::super::config::{Feature, Mlx5Config};
-use super::super::health::recover::{Objects, Recovery};
-use super::super::health::watch::RingError;
-use super::super::receive::packet_types::RxFeatures;
-use super::super::receive::rx::{Mlx5Rx, QueueStatus, Refreshed, RxParts};
-use super::super::send::tx::{Mlx5Tx, TxParts};
-use super::super::setup::parts::TxFeatures;
 use super::clock;
 use super::rings::Parts;
 use super::shared::{RegisterPage, SharedRings, Status, page_len};
@@ -27,6 +18,15 @@ use crate::device::broker::client::LentPort as Broker;
 use crate::device::broker::message::Half;
 use crate::device::broker::nic::{NicFeatures, NicQueue, REAL_TIME, WALL};
 use crate::device::broker::request::QueueRequest;
+use crate::device::mlx5::completion::arm::CompletionEvents;
+use crate::device::mlx5::completion::clock::{ClockInfo, TimestampSource};
+use crate::device::mlx5::config::{Feature, Mlx5Config};
+use crate::device::mlx5::health::recover::{Objects, Recovery};
+use crate::device::mlx5::health::watch::RingError;
+use crate::device::mlx5::receive::packet_types::RxFeatures;
+use crate::device::mlx5::receive::rx::{Mlx5Rx, QueueStatus, Refreshed, RxParts};
+use crate::device::mlx5::send::tx::{Mlx5Tx, TxParts};
+use crate::device::mlx5::setup::parts::TxFeatures;
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 use crate::device::{
     Capabilities, DeviceError, DeviceErrorKind, RxOffloads, RxState, TxOffloads, rings as ring_buffers,
@@ -62,7 +62,7 @@ struct Lent {
 
 impl LentPort {
     /// Asks the broker at `path` for the port of `config`.
-    pub(in crate::device::mlx5) fn open(path: &Path, config: &Mlx5Config) -> Result<Self, DeviceError> {
+    pub(crate) fn open(path: &Path, config: &Mlx5Config) -> Result<Self, DeviceError> {
         config.check()?;
         if let Some(what) = not_lent(config) {
             let sentence =
@@ -88,16 +88,16 @@ impl LentPort {
         Ok(Self { broker: Arc::new(broker), config: config.clone(), features, taken: Weak::new() })
     }
 
-    pub(in crate::device::mlx5) fn interface(&self) -> &str {
+    pub(crate) fn interface(&self) -> &str {
         &self.broker.interface().name
     }
 
-    pub(in crate::device::mlx5) fn state(&self) -> RxState {
+    pub(crate) fn state(&self) -> RxState {
         self.broker.look();
         if self.broker.is_lost() { RxState::Ended } else { RxState::Open }
     }
 
-    pub(in crate::device::mlx5) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let features = &self.features;
         let mut words = format!(
             "interface {}, frames of up to {} bytes; a queue of a broker's",
@@ -120,7 +120,7 @@ impl LentPort {
         wants_timestamps(&self.config) && self.features.timestamps != 0
     }
 
-    pub(in crate::device::mlx5) fn capabilities(&self) -> Capabilities {
+    pub(crate) fn capabilities(&self) -> Capabilities {
         let (features, checksums) = (&self.features, self.features.checksums != 0);
         Capabilities {
             queues: 1,
@@ -145,7 +145,7 @@ impl LentPort {
         }
     }
 
-    pub(in crate::device::mlx5) fn take_queue(&mut self, idx: u16) -> Result<LentQueue, DeviceError> {
+    pub(crate) fn take_queue(&mut self, idx: u16) -> Result<LentQueue, DeviceError> {
         let device = self.interface().to_owned();
         if idx != 0 {
             return Err(DeviceError::NoQueue { device, idx, queues: 1 });
@@ -159,12 +159,12 @@ impl LentPort {
         Ok(LentQueue { broker, config, features: self.features, lent: None, place })
     }
 
-    pub(in crate::device::mlx5) fn steer(&self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
+    pub(crate) fn steer(&self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
         rule.check()?;
         if idx == 0 { self.broker.add(rule) } else { Err(SteerError::NoQueue { idx }) }
     }
 
-    pub(in crate::device::mlx5) fn unsteer(&self, id: RuleId) -> Result<(), SteerError> {
+    pub(crate) fn unsteer(&self, id: RuleId) -> Result<(), SteerError> {
         self.broker.remove(id)
     }
 
@@ -186,12 +186,12 @@ impl LentPort {
 }
 
 impl LentQueue {
-    pub(in crate::device::mlx5) fn buffers(&self) -> Sizing {
+    pub(crate) fn buffers(&self) -> Sizing {
         ring_buffers(self.config.rx_ring_len, self.config.tx_ring_len)
     }
 
     /// Borrows the memory, and with it the queue.
-    pub(in crate::device::mlx5) fn region(&mut self, layout: Layout, buffers: usize) -> Result<Region, DeviceError> {
+    pub(crate) fn region(&mut self, layout: Layout, buffers: usize) -> Result<Region, DeviceError> {
         let len = layout.region_len(buffers).next_multiple_of(page_len());
         let place = Reservation::new(len).map_err(|error| failed("addresses for the pool", &error))?;
         let order = QueueRequest {
@@ -221,7 +221,7 @@ impl LentQueue {
         Ok(region)
     }
 
-    pub(in crate::device::mlx5) fn open(self, pool: &Pool, scope: &Scope) -> Result<(Mlx5Rx, Mlx5Tx), DeviceError> {
+    pub(crate) fn open(self, pool: &Pool, scope: &Scope) -> Result<(Mlx5Rx, Mlx5Tx), DeviceError> {
         let Some(lent) = self.lent.filter(|_| pool.region().is_shared()) else {
             let what = "the queue is a broker's, and so is its memory: leave the pool to the worker's builder";
             return Err(DeviceError::new(DeviceErrorKind::InvalidConfig, what));

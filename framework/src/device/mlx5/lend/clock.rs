@@ -6,8 +6,8 @@
 
 use core::sync::atomic::{Ordering, fence};
 
-use super::super::completion::clock::ClockInfo;
 use super::shared::{SharedRings, Status};
+use crate::device::mlx5::completion::clock::ClockInfo;
 
 /// Shows a client the relation. One thread does.
 pub(super) fn show(rings: &SharedRings, relation: &ClockInfo) {

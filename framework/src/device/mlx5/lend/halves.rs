@@ -3,8 +3,8 @@
 
 use std::io;
 
-use super::super::health::recover::Objects;
 use crate::device::broker::message::Half;
+use crate::device::mlx5::health::recover::Objects;
 
 /// The rings of one client.
 pub(super) struct Halves {

@@ -11,10 +11,10 @@
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use super::super::completion::cqe::CQE_LEN;
-use super::super::setup::parts::{CqParts, MemoryOwner, RqParts, SqParts};
 use super::shared::{RegisterPage, SharedRings};
 use crate::device::broker::nic::{NicFeatures, NicQueue};
+use crate::device::mlx5::completion::cqe::CQE_LEN;
+use crate::device::mlx5::setup::parts::{CqParts, MemoryOwner, RqParts, SqParts};
 
 /// Bytes of a basic block of the send ring, and the alignment of rings.
 const BLOCK_LEN: usize = 64;

@@ -5,13 +5,13 @@
 //! in one buffer. A loop specialized for the fields of these CQEs handles them. All other CQEs are
 //! handled one at a time.
 
-use super::super::completion::cq;
-use super::super::completion::cqe::{Cqe, Format};
-use super::super::completion::cqe_parser::fields;
-use super::super::completion::reader::{CqReader, Mlx5RxDrop, NextEntry, OTHERS_MAX, Step};
-use super::super::ring::ANY;
 use super::rq;
 use super::rq::Rq;
+use crate::device::mlx5::completion::cq;
+use crate::device::mlx5::completion::cqe::{Cqe, Format};
+use crate::device::mlx5::completion::cqe_parser::fields;
+use crate::device::mlx5::completion::reader::{CqReader, Mlx5RxDrop, NextEntry, OTHERS_MAX, Step};
+use crate::device::mlx5::ring::ANY;
 use crate::mem::{Burst, Pool, RxMeta, RxMetaMinimal};
 
 /// Maximum number of vacant WQEs refilled per turn, at some 20 ns each: after an exhausted pool has
@@ -21,7 +21,7 @@ const REFILL_MAX: u32 = 64;
 
 /// Receives up to `limit` frames of any kind into `burst`.
 #[inline]
-pub(in crate::device::mlx5) fn take(reader: &mut CqReader, rq: &mut Rq, burst: &mut Burst, limit: u32, pool: &Pool) {
+pub(crate) fn take(reader: &mut CqReader, rq: &mut Rq, burst: &mut Burst, limit: u32, pool: &Pool) {
     let (mut left, mut others, mut refills) = (limit, OTHERS_MAX, REFILL_MAX);
     while left > 0 && !reader.is_broken() {
         // Refills even if no frame has arrived: a ring that has run dry would never receive one.

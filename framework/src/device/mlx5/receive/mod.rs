@@ -7,6 +7,6 @@ pub(super) mod mprq_buffer;
 pub(super) mod packet_types;
 pub(super) mod rq;
 pub(super) mod rx;
+pub(super) mod striding;
 #[cfg(test)]
 mod tests;
-pub(super) mod striding;

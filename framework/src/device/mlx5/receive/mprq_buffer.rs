@@ -16,42 +16,42 @@ use std::sync::Arc;
 use crate::mem::Region;
 
 /// Memory for the frames of one ring, registered with the device.
-pub(in crate::device::mlx5) struct MprqBuffer {
+pub(crate) struct MprqBuffer {
     region: Arc<Region>,
     lkey: u32,
 }
 
 impl MprqBuffer {
     /// All of `region`, which was registered as `lkey`. `None` if the region is already claimed.
-    pub(in crate::device::mlx5) fn new(region: Arc<Region>, lkey: u32) -> Option<Self> {
+    pub(crate) fn new(region: Arc<Region>, lkey: u32) -> Option<Self> {
         region.claim().then_some(Self { region, lkey })
     }
 
     /// Its bytes.
-    pub(in crate::device::mlx5) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.region.len()
     }
 
     /// Its memory key.
-    pub(in crate::device::mlx5) fn lkey(&self) -> u32 {
+    pub(crate) fn lkey(&self) -> u32 {
         self.lkey
     }
 
     /// Leaks the memory, because the NIC may still write there.
     #[cold]
-    pub(in crate::device::mlx5) fn leak(&self) {
+    pub(crate) fn leak(&self) {
         mem::forget(Arc::clone(&self.region));
     }
 
     /// The address of the byte at `at`, for a WQE.
-    pub(in crate::device::mlx5) fn address(&self, at: usize) -> u64 {
+    pub(crate) fn address(&self, at: usize) -> u64 {
         assert!(at < self.len(), "outside the memory where frames land");
         self.region.base().as_ptr().wrapping_add(at).expose_provenance() as u64
     }
 
     /// The `len` bytes at `at`, which the NIC has reported. Panics outside the range.
     #[inline]
-    pub(in crate::device::mlx5) fn bytes(&self, at: usize, len: usize) -> &[u8] {
+    pub(crate) fn bytes(&self, at: usize, len: usize) -> &[u8] {
         assert!(at <= self.len() && len <= self.len() - at, "outside the memory where frames land");
         // SAFETY: inside the region, and initialized (1); nothing writes there meanwhile (2).
         unsafe { slice::from_raw_parts(self.region.base().add(at).as_ptr(), len) }
@@ -60,7 +60,7 @@ impl MprqBuffer {
 
 /// Writes `bytes` at `at` as a NIC would, for a fake NIC. Panics outside the range.
 #[cfg(any(test, feature = "testing"))]
-pub(in crate::device::mlx5) fn land(region: &Region, at: usize, bytes: &[u8]) {
+pub(crate) fn land(region: &Region, at: usize, bytes: &[u8]) {
     assert!(at <= region.len() && bytes.len() <= region.len() - at, "outside the memory where frames land");
     // SAFETY: inside the region (1), and not reported yet (2).
     unsafe { region.base().add(at).copy_from_nonoverlapping(core::ptr::NonNull::from(bytes).cast(), bytes.len()) }

@@ -8,7 +8,7 @@
 
 use core::ops::Deref;
 
-use super::super::completion::clock::TimestampSource;
+use crate::device::mlx5::completion::clock::TimestampSource;
 use crate::mem::{ChecksumStatus, Headers, L3, L4, PacketInfo, PacketInfoWord, RxInfo};
 use crate::time::UnixTime;
 
@@ -26,23 +26,23 @@ const L4_OK: u32 = 1 << 10;
 
 /// The receive features that a queue was created with.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::device::mlx5) struct RxFeatures {
-    pub(in crate::device::mlx5) stamps: TimestampSource,
+pub(crate) struct RxFeatures {
+    pub(crate) stamps: TimestampSource,
     /// The queue is one of several that share a port by hash.
-    pub(in crate::device::mlx5) has_hashes: bool,
+    pub(crate) has_hashes: bool,
     /// The device verifies checksums.
-    pub(in crate::device::mlx5) has_checksums: bool,
+    pub(crate) has_checksums: bool,
 }
 
 /// The metadata of each packet type.
 #[derive(Clone, Copy)]
-pub(in crate::device::mlx5) struct PacketTypes<T = Box<Table>>(T);
+pub(crate) struct PacketTypes<T = Box<Table>>(T);
 
 type Table = [PacketInfoWord; INDEX_BITS as usize + 1];
 
 impl PacketTypes {
     /// The table of a queue with these features.
-    pub(in crate::device::mlx5) fn new(features: RxFeatures) -> Self {
+    pub(crate) fn new(features: RxFeatures) -> Self {
         let mut kinds = Box::new([PacketInfoWord::default(); INDEX_BITS as usize + 1]);
         for (bits, known) in (0..).zip(kinds.iter_mut()) {
             *known = PacketInfo::of(&info(bits, features)).word();
@@ -52,7 +52,7 @@ impl PacketTypes {
 
     /// The table itself, for a loop.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn view(&self) -> PacketTypes<&Table> {
+    pub(crate) fn view(&self) -> PacketTypes<&Table> {
         PacketTypes(&self.0)
     }
 }
@@ -60,14 +60,14 @@ impl PacketTypes {
 impl<T: Deref<Target = Table>> PacketTypes<T> {
     /// The metadata of a frame whose CQE has this word at byte 28.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn of(&self, headers: u32) -> PacketInfoWord {
+    pub(crate) fn of(&self, headers: u32) -> PacketInfoWord {
         self.0[(headers >> 16 & INDEX_BITS) as usize]
     }
 
     /// The same if the bits describe the headers inside a tunnel, which the stack does not parse.
     #[cold]
     #[inline(never)]
-    pub(in crate::device::mlx5) fn of_tunnel(&self, headers: u32) -> PacketInfoWord {
+    pub(crate) fn of_tunnel(&self, headers: u32) -> PacketInfoWord {
         self.of(headers & VLAN_STRIPPED << 16)
     }
 }

@@ -10,8 +10,8 @@
 //! Owns the buffers that the NIC has. While no slot is vacant, a buffer that is taken is replaced
 //! at once.
 
-use super::super::ring::{DescriptorRing, DoorbellRecord};
-use super::super::setup::parts::RqParts;
+use crate::device::mlx5::ring::{DescriptorRing, DoorbellRecord};
+use crate::device::mlx5::setup::parts::RqParts;
 use crate::mem::{Burst, Mbuf, MetaTemplate, Pool, RxFrame, RxMeta, RxSlots};
 
 /// Bytes of a segment: length, key, address (mlx5.md 2.4).
@@ -23,10 +23,10 @@ const AT_ADDRESS: usize = 8;
 const INVALID_LKEY: u32 = 0x100;
 
 /// Log2 of the bytes of a WQE with one buffer.
-pub(in crate::device::mlx5) const USUAL_SHIFT: u32 = SEGMENT_LEN.trailing_zeros();
+pub(crate) const USUAL_SHIFT: u32 = SEGMENT_LEN.trailing_zeros();
 
 /// A cyclic receive ring.
-pub(in crate::device::mlx5) struct Rq {
+pub(crate) struct Rq {
     /// Segments, `stride / 16` for each WQE.
     ring: DescriptorRing<SEGMENT_LEN>,
     record: DoorbellRecord,
@@ -48,19 +48,19 @@ pub(in crate::device::mlx5) struct Rq {
 
 impl Rq {
     /// Frames that may arrive before the next post.
-    pub(in crate::device::mlx5) fn frames_max(&self) -> u32 {
+    pub(crate) fn frames_max(&self) -> u32 {
         self.wqe_count
     }
 
     /// Buffers per WQE so that frames of `frame_len_max` fit.
-    pub(in crate::device::mlx5) fn segments(frame_len_max: usize, pool: &Pool) -> u32 {
+    pub(crate) fn segments(frame_len_max: usize, pool: &Pool) -> u32 {
         frame_len_max.div_ceil(pool.layout().data_room()).max(1) as u32
     }
 
     /// Takes over the ring, for frames of up to `frame_len_max` bytes in buffers of `pool`. No
     /// buffer is posted yet. Panics if a WQE is too short for [`segments`](Self::segments) or the
     /// WQEs exceed the index of the NIC.
-    pub(in crate::device::mlx5) fn new(parts: RqParts, pool: &Pool, frame_len_max: usize) -> Self {
+    pub(crate) fn new(parts: RqParts, pool: &Pool, frame_len_max: usize) -> Self {
         let (segments, step) = (Self::segments(frame_len_max, pool), parts.stride / SEGMENT_LEN as u32);
         let names_all = step.is_power_of_two() && segments <= step;
         assert!(names_all, "WQEs of {} bytes name no {segments} buffers", parts.stride);
@@ -89,42 +89,42 @@ impl Rq {
     }
 
     /// The bytes from one WQE to the next, as log2.
-    pub(in crate::device::mlx5) fn shift(&self) -> u32 {
+    pub(crate) fn shift(&self) -> u32 {
         self.ring.shift() + self.step_log
     }
 
     /// The oldest WQE that the NIC owns.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn idx(&self) -> u32 {
+    pub(crate) fn idx(&self) -> u32 {
         self.consumed
     }
 
     /// The mask of a WQE index.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn mask(&self) -> u16 {
+    pub(crate) fn mask(&self) -> u16 {
         (self.wqe_count - 1) as u16
     }
 
     /// WQEs that the NIC owns: posted with a doorbell, and not consumed.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn outstanding(&self) -> u32 {
+    pub(crate) fn outstanding(&self) -> u32 {
         self.wqe_count - self.vacant - self.unpublished
     }
 
     /// Bytes that fit the buffers of a WQE.
-    pub(in crate::device::mlx5) fn frame_len_max(&self) -> u32 {
+    pub(crate) fn frame_len_max(&self) -> u32 {
         self.segments * self.posted.room()
     }
 
     /// Whether all WQEs are posted.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.vacant == 0
     }
 
     /// How many of the oldest `limit` WQEs can be [exchanged](Self::exchange) at once.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn exchangeable(&self, limit: u32, pool: &Pool) -> u32 {
+    pub(crate) fn exchangeable(&self, limit: u32, pool: &Pool) -> u32 {
         if !self.is_full() {
             return 0;
         }
@@ -137,7 +137,7 @@ impl Rq {
     /// buffer. Returns frames and bytes. The caller has checked
     /// [`exchangeable`](Self::exchangeable).
     #[inline(always)]
-    pub(in crate::device::mlx5) fn exchange<const SHIFT: u32, A: RxFrame, T: FnMut(usize) -> A>(
+    pub(crate) fn exchange<const SHIFT: u32, A: RxFrame, T: FnMut(usize) -> A>(
         &mut self,
         pool: &Pool,
         count: u32,
@@ -155,14 +155,14 @@ impl Rq {
 
     /// The metadata shared by frames that start as `meta`.
     #[inline]
-    pub(in crate::device::mlx5) fn template(&self, meta: &RxMeta) -> MetaTemplate {
+    pub(crate) fn template(&self, meta: &RxMeta) -> MetaTemplate {
         self.posted.template(meta)
     }
 
     /// Takes the frame of the oldest WQE, in as many buffers as it needs, and posts nothing. `None`
     /// if the frame is longer than the buffers; the WQE is consumed nevertheless, and its buffers
     /// are used for the next frame.
-    pub(in crate::device::mlx5) fn take(&mut self, arrival: impl RxFrame) -> Option<Mbuf> {
+    pub(crate) fn take(&mut self, arrival: impl RxFrame) -> Option<Mbuf> {
         let (slot, len) = (self.slot(self.consumed), arrival.len());
         self.skip();
         if len > self.frame_len_max() {
@@ -183,7 +183,7 @@ impl Rq {
     }
 
     /// The oldest WQE completed without a frame; its buffers remain for the next one.
-    pub(in crate::device::mlx5) fn skip(&mut self) {
+    pub(crate) fn skip(&mut self) {
         self.consumed = self.consumed.wrapping_add(1);
         self.vacant += 1;
     }
@@ -191,7 +191,7 @@ impl Rq {
     /// Posts buffers in at most `limit` vacant WQEs, oldest first, as far as the pool has them.
     /// Returns the number of these WQEs.
     #[cold]
-    pub(in crate::device::mlx5) fn refill(&mut self, pool: &Pool, limit: u32) -> u32 {
+    pub(crate) fn refill(&mut self, pool: &Pool, limit: u32) -> u32 {
         let wanted = limit.min(self.vacant);
         for done in 0..wanted {
             let slot = self.slot(self.produced());
@@ -208,7 +208,7 @@ impl Rq {
 
     /// Publishes the posted WQEs to the NIC.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         if self.unpublished > 0 {
             self.unpublished = 0;
             self.record.write(self.produced() & 0xffff);
@@ -216,13 +216,13 @@ impl Rq {
     }
 
     /// Buffers in the ring. They are leaked when it is dropped.
-    pub(in crate::device::mlx5) fn buffers(&self) -> usize {
+    pub(crate) fn buffers(&self) -> usize {
         self.posted.count()
     }
 
     /// Publishes only the first of the posted WQEs.
     #[cold]
-    pub(in crate::device::mlx5) fn publish_first(&mut self) {
+    pub(crate) fn publish_first(&mut self) {
         if self.unpublished > 0 {
             self.unpublished -= 1;
             self.record.write(self.produced().wrapping_sub(self.unpublished) & 0xffff);
@@ -232,7 +232,7 @@ impl Rq {
     /// Starts again at index 0 without a buffer. The caller knows that the NIC has released the
     /// ring.
     #[cold]
-    pub(in crate::device::mlx5) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         (0..self.wqe_count * self.segments).for_each(|slot| self.posted.free(slot as usize));
         (self.consumed, self.vacant, self.unpublished) = (0, self.wqe_count, 0);
         self.record.write(0);

@@ -14,20 +14,20 @@
 
 use std::os::fd::RawFd;
 
-use super::super::completion::arm::{Arming, CompletionEvents};
-use super::super::completion::clock::ClockInfo;
-use super::super::completion::compressed::Mini;
-use super::super::completion::cqe_parser::CqeParser;
-use super::super::completion::reader::{CqReader, Mlx5RxDrop};
-use super::super::health::recover::Recovery;
-use super::super::health::watch::RingError;
-use super::super::setup::parts::{CqParts, RqParts};
 use super::cyclic;
 use super::mprq_buffer::MprqBuffer;
 use super::packet_types::RxFeatures;
 use super::rq::Rq;
 use super::striding::{self, FILLER, StridingRq};
 use crate::counters::Scope;
+use crate::device::mlx5::completion::arm::{Arming, CompletionEvents};
+use crate::device::mlx5::completion::clock::ClockInfo;
+use crate::device::mlx5::completion::compressed::Mini;
+use crate::device::mlx5::completion::cqe_parser::CqeParser;
+use crate::device::mlx5::completion::reader::{CqReader, Mlx5RxDrop};
+use crate::device::mlx5::health::recover::Recovery;
+use crate::device::mlx5::health::watch::RingError;
+use crate::device::mlx5::setup::parts::{CqParts, RqParts};
 use crate::device::{RxQueue, RxState};
 use crate::mem::{Burst, MetaTemplate, Pool};
 use crate::time::{Duration, Instant};
@@ -41,7 +41,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const SEEK_EVERY: Duration = Duration::from_micros(100);
 
 /// Reports from the control path's objects to a running queue.
-pub(in crate::device::mlx5) trait QueueStatus {
+pub(crate) trait QueueStatus {
     /// The last known state of the port. No system call.
     fn state(&self) -> RxState;
 
@@ -58,29 +58,29 @@ pub(in crate::device::mlx5) trait QueueStatus {
 
 /// State read from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::device::mlx5) struct Refreshed {
+pub(crate) struct Refreshed {
     /// Frames for this queue that found no buffer since the last call.
-    pub(in crate::device::mlx5) out_of_buffer: u64,
+    pub(crate) out_of_buffer: u64,
     /// An error of the queue that no CQE reported.
-    pub(in crate::device::mlx5) fault: Option<RingError>,
+    pub(crate) fault: Option<RingError>,
 }
 
 /// The parts of a receive half.
-pub(in crate::device::mlx5) struct RxParts {
-    pub(in crate::device::mlx5) cq: CqParts,
-    pub(in crate::device::mlx5) rq: RqParts,
+pub(crate) struct RxParts {
+    pub(crate) cq: CqParts,
+    pub(crate) rq: RqParts,
     /// The buffer of a striding ring.
-    pub(in crate::device::mlx5) mprq_buffer: Option<MprqBuffer>,
-    pub(in crate::device::mlx5) recovery: Recovery,
-    pub(in crate::device::mlx5) status: Box<dyn QueueStatus>,
+    pub(crate) mprq_buffer: Option<MprqBuffer>,
+    pub(crate) recovery: Recovery,
+    pub(crate) status: Box<dyn QueueStatus>,
     /// Bytes of the longest frame.
-    pub(in crate::device::mlx5) frame_len_max: usize,
+    pub(crate) frame_len_max: usize,
     /// The features of its CQEs.
-    pub(in crate::device::mlx5) features: RxFeatures,
+    pub(crate) features: RxFeatures,
     /// The format of compressed CQEs, if compression is on.
-    pub(in crate::device::mlx5) mini: Option<Mini>,
+    pub(crate) mini: Option<Mini>,
     /// The events of the completion queue.
-    pub(in crate::device::mlx5) events: Option<Box<dyn CompletionEvents>>,
+    pub(crate) events: Option<Box<dyn CompletionEvents>>,
 }
 
 /// The receive half of a queue. `receive` makes a system call only after an error, to reset the

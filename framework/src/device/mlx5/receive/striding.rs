@@ -11,11 +11,11 @@
 //! all its strides were reported. A view would save the copy, but one held frame would pin 128 KiB;
 //! nor is it faster: `docs/decisions` has the figures.
 
-use super::super::completion::cqe::{Cqe, Format};
-use super::super::completion::reader::{CqReader, Mlx5RxDrop, NextEntry, OTHERS_MAX, Step};
-use super::super::ring::{DescriptorRing, DoorbellRecord};
-use super::super::setup::parts::RqParts;
 use super::mprq_buffer::MprqBuffer;
+use crate::device::mlx5::completion::cqe::{Cqe, Format};
+use crate::device::mlx5::completion::reader::{CqReader, Mlx5RxDrop, NextEntry, OTHERS_MAX, Step};
+use crate::device::mlx5::ring::{DescriptorRing, DoorbellRecord};
+use crate::device::mlx5::setup::parts::RqParts;
 use crate::mem::{Burst, Mbuf, MetaTemplate, Pool, RxFrame, RxMeta};
 
 /// Bytes of a segment, and the offset of a WQE's pointer segment: behind the segment that links
@@ -26,13 +26,13 @@ const AT_KEY: usize = 4;
 const AT_ADDRESS: usize = 8;
 
 /// Fields of a CQE's byte count: filler, number of strides, bytes of the frame (mlx5.md 2.9).
-pub(in crate::device::mlx5) const FILLER: u32 = 1 << 31;
+pub(crate) const FILLER: u32 = 1 << 31;
 const STRIDES_SHIFT: u32 = 16;
 const STRIDES_MASK: u32 = 0x7fff;
 const LEN_MASK: u32 = 0xffff;
 
 /// A striding receive ring.
-pub(in crate::device::mlx5) struct StridingRq {
+pub(crate) struct StridingRq {
     record: DoorbellRecord,
     mprq_buffer: MprqBuffer,
     wqe_count: u32,
@@ -59,13 +59,13 @@ struct MprqFrame {
 
 impl StridingRq {
     /// Bytes of memory that a ring needs, with log2 of a stride's bytes and of a WQE's strides.
-    pub(in crate::device::mlx5) fn mprq_buffer_len(wqe_count: u32, (stride_log, strides_log): (u32, u32)) -> usize {
+    pub(crate) fn mprq_buffer_len(wqe_count: u32, (stride_log, strides_log): (u32, u32)) -> usize {
         (wqe_count as usize) << (stride_log + strides_log)
     }
 
     /// Takes over the ring and writes its WQEs, which never change. Panics if `mprq_buffer` is not
     /// as long as [`mprq_buffer_len`](Self::mprq_buffer_len), or the ring is not striding.
-    pub(in crate::device::mlx5) fn new(parts: RqParts, mprq_buffer: MprqBuffer) -> Self {
+    pub(crate) fn new(parts: RqParts, mprq_buffer: MprqBuffer) -> Self {
         let shape = parts.striding.expect("a ring whose frames land elsewhere is striding");
         let (stride_log, strides_log) = shape;
         let wqe_len = 1_u32 << (stride_log + strides_log);
@@ -97,18 +97,18 @@ impl StridingRq {
     }
 
     /// Frames that may arrive before the next post.
-    pub(in crate::device::mlx5) fn frames_max(&self) -> u32 {
+    pub(crate) fn frames_max(&self) -> u32 {
         self.wqe_count.saturating_mul(1 << self.strides_log)
     }
 
     /// Posts all WQEs of a ring that has just been made, or reset.
-    pub(in crate::device::mlx5) fn refill(&mut self) {
+    pub(crate) fn refill(&mut self) {
         self.unpublished = self.wqe_count;
     }
 
     /// Publishes the posted WQEs to the NIC.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         if self.unpublished > 0 {
             self.unpublished = 0;
             self.record.write(self.consumed.wrapping_add(self.wqe_count) & 0xffff);
@@ -116,13 +116,13 @@ impl StridingRq {
     }
 
     /// WQEs that the NIC owns: posted with a doorbell, and not consumed.
-    pub(in crate::device::mlx5) fn outstanding(&self) -> u32 {
+    pub(crate) fn outstanding(&self) -> u32 {
         self.wqe_count - self.unpublished
     }
 
     /// Publishes only the first of the posted WQEs.
     #[cold]
-    pub(in crate::device::mlx5) fn publish_first(&mut self) {
+    pub(crate) fn publish_first(&mut self) {
         if self.unpublished > 0 {
             self.unpublished -= 1;
             self.record.write(self.consumed.wrapping_add(self.wqe_count - self.unpublished) & 0xffff);
@@ -130,12 +130,12 @@ impl StridingRq {
     }
 
     /// Leaks the ring's buffer. It has no pool buffers.
-    pub(in crate::device::mlx5) fn leak(&self) {
+    pub(crate) fn leak(&self) {
         self.mprq_buffer.leak();
     }
 
     /// Starts again at index 0. The caller knows that the NIC has released the ring.
-    pub(in crate::device::mlx5) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         (self.consumed, self.stride, self.unpublished) = (0, 0, 0);
         self.record.write(0);
     }
@@ -221,13 +221,7 @@ fn copy_long(bytes: &[u8], arrival: impl RxFrame, pool: &Pool) -> Option<Mbuf> {
 
 /// Receives up to `limit` frames into `burst`.
 #[inline]
-pub(in crate::device::mlx5) fn take(
-    reader: &mut CqReader,
-    rq: &mut StridingRq,
-    burst: &mut Burst,
-    limit: u32,
-    pool: &Pool,
-) {
+pub(crate) fn take(reader: &mut CqReader, rq: &mut StridingRq, burst: &mut Burst, limit: u32, pool: &Pool) {
     let (mut left, mut others) = (limit, OTHERS_MAX);
     while left > 0 && !reader.is_broken() {
         let step = match reader.look() {

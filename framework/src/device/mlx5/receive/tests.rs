@@ -4,11 +4,11 @@
 
 use proptest::prelude::*;
 
-use super::super::completion::reader::Mlx5RxDrop;
-use super::super::testing::plain::{PLAIN_LKEY, PlainConfig, PlainMini, PlainNic, PlainStamps, plain_rx};
 use super::rx::Mlx5Rx;
 use crate::counters::Block;
 use crate::device::RxQueue;
+use crate::device::mlx5::completion::reader::Mlx5RxDrop;
+use crate::device::mlx5::testing::plain::{PLAIN_LKEY, PlainConfig, PlainMini, PlainNic, PlainStamps, plain_rx};
 use crate::mem::{BURST_MAX, Burst, ChecksumStatus, Headers, L3, L4, Mbuf, Pool, RxInfo};
 use crate::time::{Duration, Instant, UnixTime};
 
@@ -273,12 +273,12 @@ fn ticks_become_time_of_day() {
 fn flow_tag_zero_is_a_tag_and_none_is_none() {
     let mut rig = rig(PlainConfig::default());
     rig.nic.frame(60, |_| ());
-    rig.nic.frame(60, |cqe| cqe[59] = super::super::completion::cqe::flow_tag_on_wire(0).unwrap() as u8);
+    rig.nic.frame(60, |cqe| cqe[59] = crate::device::mlx5::completion::cqe::flow_tag_on_wire(0).unwrap() as u8);
     rig.nic.frame(60, |cqe| cqe[57..60].fill(0xff));
     let tags: Vec<_> = rig.receive(32).into_iter().map(|mbuf| (mbuf.flow_tag(), mbuf.free()).0).collect();
     assert_eq!(tags, [None, Some(0), Some(0xff_fffe)]);
-    assert_eq!(super::super::completion::cqe::flow_tag_on_wire(0xff_fffe), Some(0xff_ffff));
-    assert_eq!(super::super::completion::cqe::flow_tag_on_wire(0xff_ffff), None);
+    assert_eq!(crate::device::mlx5::completion::cqe::flow_tag_on_wire(0xff_fffe), Some(0xff_ffff));
+    assert_eq!(crate::device::mlx5::completion::cqe::flow_tag_on_wire(0xff_ffff), None);
     rig.close();
 }
 

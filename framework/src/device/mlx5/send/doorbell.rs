@@ -15,7 +15,7 @@
 //! `unsafe`, because the register is memory of a device.
 //!
 //! Invariants:
-//! 1. The parts of a queue are correct ([`MemoryOwner`](super::super::setup::parts::MemoryOwner)):
+//! 1. The parts of a queue are correct ([`MemoryOwner`](crate::device::mlx5::setup::parts::MemoryOwner)):
 //!    as long as the owner lives, `register` points to twice `blueflame_len` bytes, which may be
 //!    written in aligned words of eight bytes or in blocks, or to eight bytes if `blueflame_len` is
 //!    zero.
@@ -27,15 +27,15 @@
 
 use core::ptr::NonNull;
 
-use super::super::ring::{DoorbellRecord, MemoryOwner, write_combining_barrier};
-use super::super::setup::parts::SqParts;
 use super::wqe::{BLOCK_LEN, BLOCK_UNITS, UNIT_LEN, Unit};
+use crate::device::mlx5::ring::{DoorbellRecord, MemoryOwner, write_combining_barrier};
+use crate::device::mlx5::setup::parts::SqParts;
 
 /// The units of a basic block.
 type Block = [Unit; BLOCK_UNITS as usize];
 
 /// The doorbell record and register of a send ring.
-pub(in crate::device::mlx5) struct Doorbell {
+pub(crate) struct Doorbell {
     record: DoorbellRecord,
     register: NonNull<u64>,
     /// Offset of the BlueFlame buffer that is used next: they alternate.

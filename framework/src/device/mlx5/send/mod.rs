@@ -7,7 +7,7 @@ pub(super) mod shape;
 pub(super) mod sq;
 #[allow(unsafe_code)]
 pub(super) mod sq_memory;
-pub(super) mod tx;
 #[cfg(test)]
 mod tests;
+pub(super) mod tx;
 pub(super) mod wqe;

@@ -4,19 +4,19 @@
 
 use core::num::NonZeroU16;
 
-use super::super::setup::parts::TxFeatures;
 use super::tx::Mlx5TxDrop;
 use super::wqe::{CHECKSUM_L3, CHECKSUM_L4, ethernet_units};
 use crate::device::Offload;
+use crate::device::mlx5::setup::parts::TxFeatures;
 use crate::mem::{Mbuf, Region};
 
 /// Bytes of an Ethernet header, and of a tag, which is between its addresses and its EtherType.
-pub(in crate::device::mlx5) const ETHERNET_LEN: usize = 14;
-pub(in crate::device::mlx5) const TAG_LEN: usize = 4;
+pub(crate) const ETHERNET_LEN: usize = 14;
+pub(crate) const TAG_LEN: usize = 4;
 const TAG_OFFSET: usize = 12;
 const ETHERTYPE_VLAN: u16 = 0x8100;
 /// The longest inline part possible: a header with options and tags, for segmentation.
-pub(in crate::device::mlx5) const HEADER_LEN_MAX: usize = 256;
+pub(crate) const HEADER_LEN_MAX: usize = 256;
 
 const IPV4_LEN_MIN: usize = 20;
 const TCP_LEN_MIN: usize = 20;
@@ -25,20 +25,20 @@ const TCP_DATA_OFFSET: usize = 12;
 
 /// The limits and modes of a queue.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::device::mlx5) struct WqeLimits {
-    pub(in crate::device::mlx5) capabilities: TxFeatures,
+pub(crate) struct WqeLimits {
+    pub(crate) capabilities: TxFeatures,
     /// Inline bytes that each WQE needs: 0 or 18.
-    pub(in crate::device::mlx5) inline_len_min: usize,
+    pub(crate) inline_len_min: usize,
     /// Inline bytes allowed if they are the whole frame.
-    pub(in crate::device::mlx5) inline_len_max: usize,
-    pub(in crate::device::mlx5) wqe_units_max: u32,
+    pub(crate) inline_len_max: usize,
+    pub(crate) wqe_units_max: u32,
     /// Bytes of the longest header that segmentation repeats, a tag included.
-    pub(in crate::device::mlx5) segmentation_header_len_max: usize,
+    pub(crate) segmentation_header_len_max: usize,
 }
 
 /// How the VLAN tag of a frame is inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) enum Tag {
+pub(crate) enum Tag {
     /// There is no tag.
     None,
     /// The device inserts it. Then nothing is inline, because both use the same field.
@@ -49,34 +49,34 @@ pub(in crate::device::mlx5) enum Tag {
 
 impl Tag {
     /// Bytes that it adds to the frame.
-    pub(in crate::device::mlx5) fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         if self == Self::None { 0 } else { TAG_LEN }
     }
 }
 
 /// The layout of a WQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) struct WqeShape {
-    pub(in crate::device::mlx5) checksums: u8,
-    pub(in crate::device::mlx5) tag: Tag,
+pub(crate) struct WqeShape {
+    pub(crate) checksums: u8,
+    pub(crate) tag: Tag,
     /// The payload is cut into segments of this many bytes.
-    pub(in crate::device::mlx5) segment_len: Option<NonZeroU16>,
+    pub(crate) segment_len: Option<NonZeroU16>,
     /// Inline bytes of the frame, without a tag.
-    pub(in crate::device::mlx5) inline_len: usize,
+    pub(crate) inline_len: usize,
     /// Inline length in the WQE: with the tag, and padded if the device requires more than the
     /// frame has.
-    pub(in crate::device::mlx5) header_len: usize,
+    pub(crate) header_len: usize,
     /// Units of the whole WQE.
-    pub(in crate::device::mlx5) units: u32,
+    pub(crate) units: u32,
     /// Whether pointers follow: the buffer must stay until the NIC has read it.
-    pub(in crate::device::mlx5) has_pointers: bool,
+    pub(crate) has_pointers: bool,
 }
 
 impl WqeShape {
     /// Writes the inline bytes into a cleared buffer, from as many segments as they span, with the
     /// tag inserted. Bytes that the device requires beyond them remain zero, the padding that the
     /// frame gets on the wire.
-    pub(in crate::device::mlx5) fn gather(&self, mbuf: &Mbuf, header: &mut [u8; HEADER_LEN_MAX]) {
+    pub(crate) fn gather(&self, mbuf: &Mbuf, header: &mut [u8; HEADER_LEN_MAX]) {
         let mut len = 0;
         for bytes in mbuf.segments() {
             let part = &bytes[..bytes.len().min(self.inline_len - len)];
@@ -92,7 +92,7 @@ impl WqeShape {
 }
 
 /// The layout for any frame. `inline`: wholly inline if it is short enough.
-pub(in crate::device::mlx5) fn of(
+pub(crate) fn of(
     mbuf: &Mbuf,
     offload: Offload,
     limits: &WqeLimits,
@@ -181,7 +181,7 @@ fn segmentation(
 }
 
 /// The bytes of a frame from `offset` on, one slice per buffer, none of them empty.
-pub(in crate::device::mlx5) fn behind(mbuf: &Mbuf, offset: usize) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn behind(mbuf: &Mbuf, offset: usize) -> impl Iterator<Item = &[u8]> {
     let mut skip = offset;
     mbuf.segments().filter_map(move |bytes| {
         let skipped = skip.min(bytes.len());
@@ -195,7 +195,7 @@ fn byte_at(mbuf: &Mbuf, offset: usize) -> Option<u8> {
 }
 
 /// Whether the region's key covers these bytes.
-pub(in crate::device::mlx5) fn is_inside(bytes: &[u8], region: &Region) -> bool {
+pub(crate) fn is_inside(bytes: &[u8], region: &Region) -> bool {
     let offset = bytes.as_ptr().addr().wrapping_sub(region.base().addr().get());
     offset < region.len() && bytes.len() <= region.len() - offset
 }

@@ -18,16 +18,16 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use super::super::completion::clock::{ClockInfo, TickConversion, TimestampSource, real_time};
-use super::super::completion::cq::Cq;
-use super::super::completion::cqe::{Format, Opcode as CqeOpcode, Syndrome};
-use super::super::health::recover::Recovery;
-use super::super::health::watch::RingError;
-use super::super::setup::parts::{CqParts, SqParts, TxFeatures};
 use super::shape::{self, ETHERNET_LEN, HEADER_LEN_MAX, TAG_LEN, Tag, WqeLimits, WqeShape};
 use super::sq::{BLOCKS_MAX, BLOCKS_MIN, Completed, Failed, LenRange, Load, Sq, WarmUp};
 use super::wqe::{self, BLOCK_LEN, BLOCK_UNITS, HEADER_DS, INLINE_LEN_FIRST, MemoryKey, Opcode, UNIT_LEN};
 use crate::counters::{Counter, Drops, Scope, Unit as CounterUnit};
+use crate::device::mlx5::completion::clock::{ClockInfo, TickConversion, TimestampSource, real_time};
+use crate::device::mlx5::completion::cq::Cq;
+use crate::device::mlx5::completion::cqe::{Format, Opcode as CqeOpcode, Syndrome};
+use crate::device::mlx5::health::recover::Recovery;
+use crate::device::mlx5::health::watch::RingError;
+use crate::device::mlx5::setup::parts::{CqParts, SqParts, TxFeatures};
 use crate::device::tx_timestamps::TxTimestamps;
 use crate::device::{DeviceError, DeviceErrorKind, Offload, Preposted, TxQueue, TxTimestamp, post_one_by_one};
 use crate::mem::{Burst, Mbuf, Pool, Region};
@@ -139,22 +139,22 @@ struct TxCounters {
 }
 
 /// The parts of a send half.
-pub(in crate::device::mlx5) struct TxParts {
-    pub(in crate::device::mlx5) sq: SqParts,
-    pub(in crate::device::mlx5) cq: CqParts,
-    pub(in crate::device::mlx5) capabilities: TxFeatures,
+pub(crate) struct TxParts {
+    pub(crate) sq: SqParts,
+    pub(crate) cq: CqParts,
+    pub(crate) capabilities: TxFeatures,
     /// The key of the pool's region.
-    pub(in crate::device::mlx5) lkey: u32,
+    pub(crate) lkey: u32,
     /// The kind of timestamp in completions, if frames may ask for one; otherwise `Off`.
-    pub(in crate::device::mlx5) stamps: TimestampSource,
+    pub(crate) stamps: TimestampSource,
     /// The current relation of the clock to the wall clock, if `stamps` need it. Called at
     /// intervals, never per frame.
-    pub(in crate::device::mlx5) relation: Box<dyn FnMut() -> Option<ClockInfo>>,
+    pub(crate) relation: Box<dyn FnMut() -> Option<ClockInfo>>,
     /// Errors without a CQE since the last call. Called at intervals.
-    pub(in crate::device::mlx5) fault: Box<dyn FnMut() -> Option<RingError>>,
-    pub(in crate::device::mlx5) recovery: Recovery,
+    pub(crate) fault: Box<dyn FnMut() -> Option<RingError>>,
+    pub(crate) recovery: Recovery,
     /// Becomes true once the queue's rules are in place, if they are not yet.
-    pub(in crate::device::mlx5) may_send: Option<Arc<AtomicBool>>,
+    pub(crate) may_send: Option<Arc<AtomicBool>>,
 }
 
 impl TxCounters {
@@ -328,7 +328,7 @@ fn segmentation_header_len_max(units: u32) -> usize {
 
 /// Whether a device that accepts WQEs of `units` can segment TCP: with the longest header that TCP
 /// over IPv4 has.
-pub(in crate::device::mlx5) fn has_room_for_segmentation(units: u32) -> bool {
+pub(crate) fn has_room_for_segmentation(units: u32) -> bool {
     segmentation_header_len_max(units) >= TCP_HEADERS_LEN_MAX
 }
 
@@ -497,7 +497,7 @@ impl Mlx5Tx {
 
 impl Mlx5Tx {
     /// As [`take_timestamp`](TxQueue::take_timestamp) with
-    /// [`Mlx5Config::raw_timestamps`](super::super::Mlx5Config::raw_timestamps): the sequence
+    /// [`Mlx5Config::raw_timestamps`](crate::device::mlx5::Mlx5Config::raw_timestamps): the sequence
     /// number of the frame, and its timestamp in ticks of the NIC's clock.
     pub fn take_ticks(&mut self) -> Option<(u64, u64)> {
         match self.stamps {
@@ -733,7 +733,7 @@ impl TxQueue for Mlx5Tx {
         matches!(self.stamps, TimestampSource::Wall(_) | TimestampSource::RealTime)
     }
 
-    /// None with [`Mlx5Config::raw_timestamps`](super::super::Mlx5Config::raw_timestamps): see
+    /// None with [`Mlx5Config::raw_timestamps`](crate::device::mlx5::Mlx5Config::raw_timestamps): see
     /// [`take_ticks`](Self::take_ticks).
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         let time: &dyn Fn(u64) -> u64 = match &self.stamps {

@@ -17,26 +17,26 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::device::Offload;
 
 /// Bytes of a unit. The ring's length is a multiple of it, so a unit never wraps; a WQE does.
-pub(in crate::device::mlx5) const UNIT_LEN: usize = 16;
+pub(crate) const UNIT_LEN: usize = 16;
 /// Units of a basic block (WQEBB), in which ring positions count.
-pub(in crate::device::mlx5) const BLOCK_UNITS: u32 = 4;
+pub(crate) const BLOCK_UNITS: u32 = 4;
 /// Bytes of a basic block.
-pub(in crate::device::mlx5) const BLOCK_LEN: usize = UNIT_LEN * BLOCK_UNITS as usize;
+pub(crate) const BLOCK_LEN: usize = UNIT_LEN * BLOCK_UNITS as usize;
 /// Units of the longest WQE: the limit of the six bits of `ds`. A device may support less.
-pub(in crate::device::mlx5) const WQE_UNITS_MAX: u32 = 63;
+pub(crate) const WQE_UNITS_MAX: u32 = 63;
 /// Frames of a multi-packet WQE: 62 units, so that it ends inside its sixteenth block. A device may
 /// support less.
-pub(in crate::device::mlx5) const MULTI_FRAMES_MAX: u32 = 60;
+pub(crate) const MULTI_FRAMES_MAX: u32 = 60;
 /// Units before the data segments of a WQE without inline bytes: control and Ethernet segment.
-pub(in crate::device::mlx5) const HEADER_DS: u32 = 2;
+pub(crate) const HEADER_DS: u32 = 2;
 /// Inline bytes in the Ethernet segment's first unit; further ones start a new unit.
-pub(in crate::device::mlx5) const INLINE_LEN_FIRST: usize = 2;
+pub(crate) const INLINE_LEN_FIRST: usize = 2;
 
 /// Checksum flag of the Ethernet segment: fill in the IPv4 header checksum.
-pub(in crate::device::mlx5) const CHECKSUM_L3: u8 = 0x40;
+pub(crate) const CHECKSUM_L3: u8 = 0x40;
 /// The UDP or TCP checksum. The device sums the pseudo-header itself and ignores the field's
 /// content.
-pub(in crate::device::mlx5) const CHECKSUM_L4: u8 = 0x80;
+pub(crate) const CHECKSUM_L4: u8 = 0x80;
 
 // Offload flags go into the Ethernet segment unchanged.
 const _: () =
@@ -44,7 +44,7 @@ const _: () =
 
 /// The opcode of a WQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) enum Opcode {
+pub(crate) enum Opcode {
     /// NOP: it completes, and no frame leaves.
     Nop = 0x00,
     /// One frame.
@@ -61,7 +61,7 @@ const COMPLETE_ALWAYS: u64 = 0x08;
 /// Sixteen bytes as they lie in the ring: two words of eight, big endian.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(16))]
-pub(in crate::device::mlx5) struct Unit(pub(in crate::device::mlx5) [u64; 2]);
+pub(crate) struct Unit(pub(crate) [u64; 2]);
 
 const _: () = assert!(size_of::<Unit>() == UNIT_LEN);
 
@@ -80,11 +80,11 @@ impl Unit {
 
 /// The number of a send queue, as all its control segments carry it.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::device::mlx5) struct Number(u64);
+pub(crate) struct Number(u64);
 
 impl Number {
     /// `number` has 24 bits; higher bits are cut off.
-    pub(in crate::device::mlx5) const fn new(number: u32) -> Self {
+    pub(crate) const fn new(number: u32) -> Self {
         Self(((number & 0xff_ffff) as u64) << 8)
     }
 }
@@ -92,32 +92,26 @@ impl Number {
 /// The control segment of a WQE of `units` units whose first block is `idx`. `signaled`: it
 /// completes with a CQE also on success.
 #[inline(always)]
-pub(in crate::device::mlx5) const fn control(
-    opcode: Opcode,
-    idx: u16,
-    number: Number,
-    units: u32,
-    signaled: bool,
-) -> Unit {
+pub(crate) const fn control(opcode: Opcode, idx: u16, number: Number, units: u32, signaled: bool) -> Unit {
     let first = (idx as u64) << 40 | (opcode as u64) << 32 | number.0 | units as u64;
     Unit::new(first, if signaled { COMPLETE_ALWAYS << 32 } else { 0 })
 }
 
 /// The same control segment, with the signaled bit.
 #[inline(always)]
-pub(in crate::device::mlx5) const fn signaled(control: Unit) -> Unit {
+pub(crate) const fn signaled(control: Unit) -> Unit {
     Unit([control.0[0], control.0[1] | (COMPLETE_ALWAYS << 32).to_be()])
 }
 
 /// The Ethernet segment without inline bytes.
 #[inline(always)]
-pub(in crate::device::mlx5) const fn ethernet(checksums: u8) -> Unit {
+pub(crate) const fn ethernet(checksums: u8) -> Unit {
     Unit::new((checksums as u64) << 24, 0)
 }
 
 /// The same; the device inserts a tag with this tag control information.
 #[inline(always)]
-pub(in crate::device::mlx5) const fn ethernet_tagging(checksums: u8, tci: u16) -> Unit {
+pub(crate) const fn ethernet_tagging(checksums: u8, tci: u16) -> Unit {
     const INSERT_VLAN: u64 = 0x8000 << 16;
     Unit::new((checksums as u64) << 24, INSERT_VLAN | tci as u64)
 }
@@ -126,12 +120,7 @@ pub(in crate::device::mlx5) const fn ethernet_tagging(checksums: u8, tci: u16) -
 /// two. The others follow, padded to whole units. With `segment_len` they are the header of every
 /// segment.
 #[inline(always)]
-pub(in crate::device::mlx5) const fn ethernet_inline(
-    checksums: u8,
-    segment_len: Option<NonZeroU16>,
-    len: u16,
-    first: [u8; 2],
-) -> Unit {
+pub(crate) const fn ethernet_inline(checksums: u8, segment_len: Option<NonZeroU16>, len: u16, first: [u8; 2]) -> Unit {
     let mss = match segment_len {
         Some(len) => len.get() as u64,
         None => 0,
@@ -142,12 +131,7 @@ pub(in crate::device::mlx5) const fn ethernet_inline(
 /// Writes an Ethernet segment with `bytes` inline, at least two of them, and pads its last unit
 /// with zeros.
 #[inline(always)]
-pub(in crate::device::mlx5) fn write_inline(
-    segment: &mut [Unit],
-    checksums: u8,
-    segment_len: Option<NonZeroU16>,
-    bytes: &[u8],
-) {
+pub(crate) fn write_inline(segment: &mut [Unit], checksums: u8, segment_len: Option<NonZeroU16>, bytes: &[u8]) {
     let Some((&first, rest)) = bytes.split_first_chunk::<INLINE_LEN_FIRST>() else { return };
     let Some((head, units)) = segment.split_first_mut() else { return };
     *head = ethernet_inline(checksums, segment_len, bytes.len() as u16, first);
@@ -173,27 +157,27 @@ fn last_unit(bytes: &[u8], tail: &[u8]) -> u128 {
 
 /// Units of an Ethernet segment with `len` inline bytes.
 #[inline(always)]
-pub(in crate::device::mlx5) const fn ethernet_units(len: usize) -> u32 {
+pub(crate) const fn ethernet_units(len: usize) -> u32 {
     1 + len.saturating_sub(INLINE_LEN_FIRST).div_ceil(UNIT_LEN) as u32
 }
 
 /// Offset of a WQE's inline bytes, after the control segment and the fields of the Ethernet
 /// segment. They are contiguous.
-pub(in crate::device::mlx5) const INLINE_OFFSET: usize = HEADER_DS as usize * UNIT_LEN - INLINE_LEN_FIRST;
+pub(crate) const INLINE_OFFSET: usize = HEADER_DS as usize * UNIT_LEN - INLINE_LEN_FIRST;
 
 /// Maximum inline bytes in the Ethernet segment of a WQE of `units` units that ends with one
 /// pointer.
-pub(in crate::device::mlx5) const fn inline_len_max(units: u32) -> usize {
+pub(crate) const fn inline_len_max(units: u32) -> usize {
     // The control segment, the first unit of the Ethernet segment, the pointer.
     INLINE_LEN_FIRST + units.saturating_sub(3) as usize * UNIT_LEN
 }
 
 /// The memory key of a region, as the first word of a pointer segment carries it.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::device::mlx5) struct MemoryKey(u64);
+pub(crate) struct MemoryKey(u64);
 
 impl MemoryKey {
-    pub(in crate::device::mlx5) const fn new(lkey: u32) -> Self {
+    pub(crate) const fn new(lkey: u32) -> Self {
         Self((lkey as u64).to_be())
     }
 }
@@ -201,14 +185,14 @@ impl MemoryKey {
 /// A pointer segment: `len` bytes at `addr`. Zero would mean 2 GiB, so an empty one is never
 /// written.
 #[inline(always)]
-pub(in crate::device::mlx5) const fn pointer(len: u32, key: MemoryKey, addr: u64) -> Unit {
+pub(crate) const fn pointer(len: u32, key: MemoryKey, addr: u64) -> Unit {
     // The key is stored byte-swapped, so that only the length is swapped here.
     Unit([((len as u64) << 32).to_be() | key.0, addr.to_be()])
 }
 
 /// Blocks that `units` units fill.
 #[inline(always)]
-pub(in crate::device::mlx5) const fn blocks(units: u32) -> u32 {
+pub(crate) const fn blocks(units: u32) -> u32 {
     units.div_ceil(BLOCK_UNITS)
 }
 

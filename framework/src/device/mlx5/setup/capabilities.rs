@@ -4,19 +4,19 @@
 
 use rdma_core_sys::verbs::{Compression, Context, DeviceAttributes, Mlx5Attributes, StridingRequest, VerbsError};
 
-use super::super::config::{Feature, Mlx5Config, Pace, RssFields};
-use super::super::error::Mlx5SetupError;
 use super::rq_shape::RqShape;
+use crate::device::mlx5::config::{Feature, Mlx5Config, Pace, RssFields};
+use crate::device::mlx5::error::Mlx5SetupError;
 
 /// The device's reported capabilities.
 #[derive(Clone, Debug)]
-pub(in crate::device::mlx5) struct DeviceCapabilities {
-    pub(in crate::device::mlx5) device: DeviceAttributes,
-    pub(in crate::device::mlx5) mlx5: Mlx5Attributes,
+pub(crate) struct DeviceCapabilities {
+    pub(crate) device: DeviceAttributes,
+    pub(crate) mlx5: Mlx5Attributes,
     /// Whether the kernel relates the device's clock to the wall clock.
-    pub(in crate::device::mlx5) clock_is_related: bool,
+    pub(crate) clock_is_related: bool,
     /// Whether relaxed ordering slows down the processor's PCIe.
-    pub(in crate::device::mlx5) is_slow_relaxed: bool,
+    pub(crate) is_slow_relaxed: bool,
 }
 
 /// A capability, or the reason why it is absent.
@@ -24,28 +24,28 @@ type Capability<T> = Result<T, String>;
 
 /// The features that a queue is created with.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::device::mlx5) struct EnabledFeatures {
+pub(crate) struct EnabledFeatures {
     /// Checksums are verified and filled in.
-    pub(in crate::device::mlx5) checksum: bool,
+    pub(crate) checksum: bool,
     /// Bytes of a TCP payload that TSO segments; 0 without TSO.
-    pub(in crate::device::mlx5) tso_len_max: usize,
+    pub(crate) tso_len_max: usize,
     /// Header bytes that a WQE must carry inline.
-    pub(in crate::device::mlx5) inline_len_min: u8,
-    pub(in crate::device::mlx5) multi_packet: bool,
-    pub(in crate::device::mlx5) stamps: Option<TimestampFormat>,
-    pub(in crate::device::mlx5) vlan_stripping: bool,
-    pub(in crate::device::mlx5) compression: Option<Compression>,
-    pub(in crate::device::mlx5) striding: Option<StridingRequest>,
-    pub(in crate::device::mlx5) pace: Option<Pace>,
+    pub(crate) inline_len_min: u8,
+    pub(crate) multi_packet: bool,
+    pub(crate) stamps: Option<TimestampFormat>,
+    pub(crate) vlan_stripping: bool,
+    pub(crate) compression: Option<Compression>,
+    pub(crate) striding: Option<StridingRequest>,
+    pub(crate) pace: Option<Pace>,
     /// Memory is registered with relaxed ordering.
-    pub(in crate::device::mlx5) relaxed_ordering: bool,
+    pub(crate) relaxed_ordering: bool,
     /// Requested features that are absent, each with the reason.
-    pub(in crate::device::mlx5) left_out: Vec<(&'static str, String)>,
+    pub(crate) left_out: Vec<(&'static str, String)>,
 }
 
 /// The kind of timestamps in CQEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) enum TimestampFormat {
+pub(crate) enum TimestampFormat {
     /// Ticks of the device's clock, requested as such.
     Ticks,
     /// Ticks of the device's clock, to be converted to wall clock time.
@@ -75,9 +75,9 @@ const FRAME_LEN_USUAL: usize = 1518;
 const SESSION_FRAMES_MAX: u32 = 64;
 /// Bits of `IBV_RX_HASH_*`: source and destination address of IPv4, both ports of TCP, both of UDP
 /// (mlx5.md 3.6).
-pub(in crate::device::mlx5) const HASH_ADDRESSES: u64 = 0x03;
-pub(in crate::device::mlx5) const HASH_TCP_PORTS: u64 = 0x30;
-pub(in crate::device::mlx5) const HASH_UDP_PORTS: u64 = 0xc0;
+pub(crate) const HASH_ADDRESSES: u64 = 0x03;
+pub(crate) const HASH_TCP_PORTS: u64 = 0x30;
+pub(crate) const HASH_UDP_PORTS: u64 = 0xc0;
 
 /// The limits of a striding ring.
 struct StridingLimits {
@@ -89,7 +89,7 @@ struct StridingLimits {
 
 impl DeviceCapabilities {
     /// Queries the device.
-    pub(in crate::device::mlx5) fn read(context: &Context) -> Result<Self, VerbsError> {
+    pub(crate) fn read(context: &Context) -> Result<Self, VerbsError> {
         let clock_is_related = context.clock_info().is_ok_and(|clock| clock.raw().mult != 0);
         let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let is_slow_relaxed = is_slow_relaxed(&processor);
@@ -101,11 +101,7 @@ impl DeviceCapabilities {
     ///
     /// # Errors
     /// It requires a feature that is absent.
-    pub(in crate::device::mlx5) fn choose(
-        &self,
-        name: &str,
-        config: &Mlx5Config,
-    ) -> Result<EnabledFeatures, Mlx5SetupError> {
+    pub(crate) fn choose(&self, name: &str, config: &Mlx5Config) -> Result<EnabledFeatures, Mlx5SetupError> {
         self.check_sizes(name, config)?;
         if config.hash().is_some() {
             self.spreading(config)
@@ -181,28 +177,28 @@ impl DeviceCapabilities {
     }
 
     /// Verification of received checksums, and insertion of checksums to send.
-    pub(in crate::device::mlx5) fn checksum(&self) -> Capability<()> {
+    pub(crate) fn checksum(&self) -> Capability<()> {
         yes(
             self.device.raw_checksum && self.device.raw_packet.ip_checksum,
             "the firmware does not offer them to raw packets",
         )
     }
 
-    pub(in crate::device::mlx5) fn segmentation(&self) -> Capability<u32> {
+    pub(crate) fn segmentation(&self) -> Capability<u32> {
         yes(self.device.tso_len_max > 0, "the firmware does not offer it to raw packets")?;
         yes(self.checksum().is_ok(), "each segment needs checksums, which the firmware does not offer to raw packets")?;
         Ok(self.device.tso_len_max)
     }
 
-    pub(in crate::device::mlx5) fn vlan_stripping(&self) -> Capability<()> {
+    pub(crate) fn vlan_stripping(&self) -> Capability<()> {
         yes(self.device.raw_packet.cvlan_stripping, "the firmware does not offer it to raw packets")
     }
 
-    pub(in crate::device::mlx5) fn steering(&self) -> Capability<()> {
+    pub(crate) fn steering(&self) -> Capability<()> {
         yes(self.device.flow_steering, "the device does not say that it can")
     }
 
-    pub(in crate::device::mlx5) fn multi_packet(&self) -> Capability<()> {
+    pub(crate) fn multi_packet(&self) -> Capability<()> {
         yes(self.mlx5.enhanced_multi_packet_wqe, "it came with ConnectX-5")
     }
 
@@ -212,7 +208,7 @@ impl DeviceCapabilities {
         if self.mlx5.enhanced_multi_packet_wqe { 0 } else { INLINE_LEN }
     }
 
-    pub(in crate::device::mlx5) fn stamping(&self, raw: bool) -> Capability<TimestampFormat> {
+    pub(crate) fn stamping(&self, raw: bool) -> Capability<TimestampFormat> {
         yes(self.device.timestamp_mask != 0, "its completions carry none")?;
         if raw {
             return Ok(TimestampFormat::Ticks);
@@ -224,7 +220,7 @@ impl DeviceCapabilities {
         Ok(TimestampFormat::Wall)
     }
 
-    pub(in crate::device::mlx5) fn striding(&self) -> Capability<StridingRequest> {
+    pub(crate) fn striding(&self) -> Capability<StridingRequest> {
         self.work_queues()?;
         let bounds = self.mlx5.striding.ok_or("the firmware does not offer them to raw packets")?;
         let within = |wanted: u8, min: u8, max: u8| {
@@ -271,7 +267,7 @@ impl DeviceCapabilities {
 
     /// The compression format that keeps the needed field: the stride index on a striding queue,
     /// the hash if frames are spread by it, otherwise either.
-    pub(in crate::device::mlx5) fn compression(&self, striding: bool, hashed: bool) -> Capability<Compression> {
+    pub(crate) fn compression(&self, striding: bool, hashed: bool) -> Capability<Compression> {
         yes(self.mlx5.compression_entries_max > 0, "the firmware compresses none")?;
         yes(
             self.mlx5.compression_entries_max <= SESSION_FRAMES_MAX,
@@ -286,7 +282,7 @@ impl DeviceCapabilities {
         formats.iter().find(has).copied().ok_or_else(|| "not in a format that says what is needed".into())
     }
 
-    pub(in crate::device::mlx5) fn pacing(&self, kbps: u32) -> Capability<()> {
+    pub(crate) fn pacing(&self, kbps: u32) -> Capability<()> {
         let bounds = self.device.pacing.ok_or("the firmware does not offer it to raw packets")?;
         let (min, max) = (bounds.min_kbps, bounds.max_kbps);
         if kbps == 0 || (min..=max).contains(&kbps) {
@@ -296,7 +292,7 @@ impl DeviceCapabilities {
         }
     }
 
-    pub(in crate::device::mlx5) fn work_queues(&self) -> Capability<()> {
+    pub(crate) fn work_queues(&self) -> Capability<()> {
         yes(self.device.wq_count_max > 0 && self.device.rss.is_some(), "it has no work queues for raw packets")
     }
 
@@ -317,7 +313,7 @@ impl DeviceCapabilities {
 
     /// Entries of a table over `queues`: each queue once if they are a power of two, otherwise so
     /// many that the shares differ by little.
-    pub(in crate::device::mlx5) fn table_len(&self, queues: u16) -> usize {
+    pub(crate) fn table_len(&self, queues: u16) -> usize {
         let queues = usize::from(queues);
         if queues.is_power_of_two() {
             return queues;
@@ -330,7 +326,7 @@ impl DeviceCapabilities {
 
     /// The lines of `wirepath devices`: each feature with its variant, or the reason why it is
     /// absent.
-    pub(in crate::device::mlx5) fn describe(&self) -> Vec<(&'static str, Result<String, String>)> {
+    pub(crate) fn describe(&self) -> Vec<(&'static str, Result<String, String>)> {
         let plain = |can: Capability<()>| can.map(|()| String::new());
         vec![
             ("steering rules", plain(self.steering())),
@@ -430,7 +426,7 @@ fn yes(can: bool, else_why: &str) -> Capability<()> {
 }
 
 #[cfg(test)]
-pub(in crate::device::mlx5) mod tests {
+pub(crate) mod tests {
     #![allow(clippy::unwrap_used)] // a panic here is the report
 
     use rdma_core_sys::verbs::{Pacing, RawPacketCaps, Rss, Striding};
@@ -439,7 +435,7 @@ pub(in crate::device::mlx5) mod tests {
     use crate::device::mlx5::config::{RssConfig, RxDistribution};
 
     /// The capabilities of a ConnectX-5 (mlx5.md 1.4).
-    pub(in crate::device::mlx5) fn connectx5() -> DeviceCapabilities {
+    pub(crate) fn connectx5() -> DeviceCapabilities {
         DeviceCapabilities {
             device: DeviceAttributes {
                 firmware: "16.35.2000".into(),

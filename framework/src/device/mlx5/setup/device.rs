@@ -4,10 +4,10 @@ use core::net::Ipv4Addr;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use super::super::config::Mlx5Config;
-use super::super::lend::LentPort;
 use super::own_device::OwnDevice;
 use super::queue::{Mlx5Queue, Source};
+use crate::device::mlx5::config::Mlx5Config;
+use crate::device::mlx5::lend::LentPort;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, RxState};
 use crate::time::UnixTime;
@@ -134,7 +134,7 @@ impl Device for Mlx5Device {
     }
 
     /// Steers frames that match the rule to queue `idx`; with
-    /// [`RxDistribution::Rss`](super::super::RxDistribution::Rss) to all queues, regardless of
+    /// [`RxDistribution::Rss`](crate::device::mlx5::RxDistribution::Rss) to all queues, regardless of
     /// `idx`. A rule for a queue that is not open is pending, and meanwhile the kernel receives its
     /// frames. If several rules match a frame, a rule with ports precedes a rule without, and a
     /// rule with more fields precedes one with fewer. The same rule for a group, with the same tag,

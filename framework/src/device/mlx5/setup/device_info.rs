@@ -6,10 +6,10 @@ use std::io;
 use rdma_core_sys::RdmaCore;
 use rdma_core_sys::verbs::{Device as VerbsDevice, LinkLayer, PortState, VerbsError};
 
-use super::super::error::Mlx5SetupError;
 use super::capabilities::DeviceCapabilities;
 use super::find::{self, SysfsDevice};
 use crate::device::DeviceError;
+use crate::device::mlx5::error::Mlx5SetupError;
 
 /// A verbs device, and its reported properties.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub struct Mlx5Capabilities {
     pub firmware: String,
     /// Its ports, from 1.
     pub ports: Vec<Mlx5Port>,
-    /// Each feature that [`Mlx5Config`](super::super::Mlx5Config) can request, with its variant, or
+    /// Each feature that [`Mlx5Config`](crate::device::mlx5::Mlx5Config) can request, with its variant, or
     /// why it is absent.
     pub features: Vec<(&'static str, Result<String, String>)>,
 }

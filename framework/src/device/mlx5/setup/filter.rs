@@ -13,7 +13,7 @@ use crate::device::steering::Rule;
 use crate::wire::MacAddr;
 
 /// A filter of destination addresses.
-pub(in crate::device::mlx5) trait AddressFilter {
+pub(crate) trait AddressFilter {
     /// Adds an entry for one more rule.
     fn add(&self, wanted: Wanted) -> io::Result<()>;
     /// Removes the entry for one rule.
@@ -31,7 +31,7 @@ impl AddressFilter for NicFilter {
 }
 
 /// The address filter of a port's interface.
-pub(in crate::device::mlx5) struct Filter<S = NicFilter> {
+pub(crate) struct Filter<S = NicFilter> {
     nic_filter: io::Result<S>,
     /// The interface's own address, which always passes.
     mac: MacAddr,
@@ -47,12 +47,12 @@ struct RefusedEntries {
 
 impl<S: AddressFilter> Filter<S> {
     /// For an interface with address `mac`, if its filter could be opened.
-    pub(in crate::device::mlx5) fn new(nic_filter: io::Result<S>, mac: MacAddr) -> Self {
+    pub(crate) fn new(nic_filter: io::Result<S>, mac: MacAddr) -> Self {
         Self { nic_filter, mac, refused: Mutex::default() }
     }
 
     /// Lets the frames of a rule pass.
-    pub(in crate::device::mlx5) fn add(&self, rule: &Rule) {
+    pub(crate) fn add(&self, rule: &Rule) {
         let Some(wanted) = Wanted::by(rule, self.mac) else { return };
         let reason = match &self.nic_filter {
             Ok(nic_filter) => match nic_filter.add(wanted) {
@@ -66,7 +66,7 @@ impl<S: AddressFilter> Filter<S> {
     }
 
     /// Removes the entry of a removed rule.
-    pub(in crate::device::mlx5) fn remove(&self, rule: &Rule) {
+    pub(crate) fn remove(&self, rule: &Rule) {
         if let (Ok(nic_filter), Some(wanted)) = (&self.nic_filter, Wanted::by(rule, self.mac)) {
             nic_filter.remove(wanted);
         }

@@ -9,31 +9,31 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::super::error::Mlx5SetupError;
 use crate::counters::environment;
+use crate::device::mlx5::error::Mlx5SetupError;
 use crate::wire::MacAddr;
 
 /// The facts about a verbs device in /sys, if present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::device::mlx5) struct SysfsDevice {
+pub(crate) struct SysfsDevice {
     /// The verbs name.
-    pub(in crate::device::mlx5) name: String,
+    pub(crate) name: String,
     /// The address of the PCI function: `0000:3b:00.0`.
-    pub(in crate::device::mlx5) pci: Option<String>,
+    pub(crate) pci: Option<String>,
     /// The network interfaces of the same function, in the network namespace that /sys was mounted
     /// in.
-    pub(in crate::device::mlx5) interfaces: Vec<String>,
+    pub(crate) interfaces: Vec<String>,
     /// The kernel module behind it.
-    pub(in crate::device::mlx5) driver: Option<String>,
+    pub(crate) driver: Option<String>,
 }
 
 /// The root that libibverbs uses: `SYSFS_PATH` (mlx5.md 3.1), else /sys.
-pub(in crate::device::mlx5) fn sysfs_root() -> PathBuf {
+pub(crate) fn sysfs_root() -> PathBuf {
     environment("SYSFS_PATH").map_or_else(|| "/sys".into(), PathBuf::from)
 }
 
 /// The facts in /sys at `root` about the devices `names`.
-pub(in crate::device::mlx5) fn list(root: &Path, names: impl IntoIterator<Item = String>) -> Vec<SysfsDevice> {
+pub(crate) fn list(root: &Path, names: impl IntoIterator<Item = String>) -> Vec<SysfsDevice> {
     names.into_iter().map(|name| look_up(root, name)).collect()
 }
 
@@ -60,7 +60,7 @@ fn pci_address(device: &Path) -> Option<String> {
 }
 
 /// The device that `wanted` names.
-pub(in crate::device::mlx5) fn find<'a>(
+pub(crate) fn find<'a>(
     root: &Path,
     wanted: &str,
     listed: &'a [SysfsDevice],
@@ -91,7 +91,7 @@ fn missing(root: &Path, wanted: &str, listed: &[SysfsDevice]) -> Mlx5SetupError 
 }
 
 /// `mlx5_0 (0000:3b:00.0, eth1) and mlx5_1`
-pub(in crate::device::mlx5) fn describe(listed: &[SysfsDevice]) -> String {
+pub(crate) fn describe(listed: &[SysfsDevice]) -> String {
     let one = |device: &SysfsDevice| {
         let places: Vec<_> = device.pci.iter().chain(&device.interfaces).map(String::as_str).collect();
         if places.is_empty() { device.name.clone() } else { format!("{} ({})", device.name, places.join(", ")) }
@@ -105,24 +105,24 @@ pub(in crate::device::mlx5) fn describe(listed: &[SysfsDevice]) -> String {
 
 impl SysfsDevice {
     /// The interface of the device: the one that `wanted` names, else the first.
-    pub(in crate::device::mlx5) fn interface(&self, wanted: &str) -> Option<&str> {
+    pub(crate) fn interface(&self, wanted: &str) -> Option<&str> {
         let named = self.interfaces.iter().find(|name| *name == wanted);
         named.or(self.interfaces.first()).map(String::as_str)
     }
 }
 
 /// The MTU of an interface.
-pub(in crate::device::mlx5) fn mtu(root: &Path, interface: &str) -> Option<usize> {
+pub(crate) fn mtu(root: &Path, interface: &str) -> Option<usize> {
     value(root, interface, "mtu")
 }
 
 /// The index of an interface.
-pub(in crate::device::mlx5) fn index(root: &Path, interface: &str) -> Option<u32> {
+pub(crate) fn index(root: &Path, interface: &str) -> Option<u32> {
     value(root, interface, "ifindex")
 }
 
 /// The MAC address of an interface.
-pub(in crate::device::mlx5) fn mac(root: &Path, interface: &str) -> Option<MacAddr> {
+pub(crate) fn mac(root: &Path, interface: &str) -> Option<MacAddr> {
     value(root, interface, "address")
 }
 

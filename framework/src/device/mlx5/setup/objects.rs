@@ -29,14 +29,14 @@ use rdma_core_sys::verbs::{
     QpState, QueuePair, RateLimit, ThreadDomain, VerbsError, WorkQueue, WqOptions, WqRequest, WqState,
 };
 
-use super::super::completion::cqe::CQE_LEN;
-use super::super::config::Pace;
-use super::super::error::Mlx5SetupError;
-use super::super::health::recover::Objects;
-use super::super::send::wqe::{BLOCK_UNITS, WQE_UNITS_MAX};
 use super::parts::{CqParts, MemoryOwner, RqParts, SqParts};
 use super::port::Port;
 use super::rq_shape::RqShape;
+use crate::device::mlx5::completion::cqe::CQE_LEN;
+use crate::device::mlx5::config::Pace;
+use crate::device::mlx5::error::Mlx5SetupError;
+use crate::device::mlx5::health::recover::Objects;
+use crate::device::mlx5::send::wqe::{BLOCK_UNITS, WQE_UNITS_MAX};
 
 /// Bytes of a basic block of the send ring.
 const BLOCK_LEN: u32 = 64;
@@ -49,7 +49,7 @@ const ARM_REGISTER: usize = 0x20;
 
 /// A completion queue of at least `entry_count` entries, with these `options`, that signals
 /// completions through `channel` on request.
-pub(in crate::device::mlx5) fn completion_queue(
+pub(crate) fn completion_queue(
     port: &Port,
     entry_count: u32,
     options: CqOptions,
@@ -86,7 +86,7 @@ pub(in crate::device::mlx5) fn completion_queue(
 
 /// A send queue pair, ready, with a ring of `block_count` basic blocks, and where the page of its
 /// register is in the file of the device.
-pub(in crate::device::mlx5) fn sender(
+pub(crate) fn sender(
     port: &Port,
     queue: u16,
     cq: &CompletionQueue,
@@ -132,7 +132,7 @@ pub(in crate::device::mlx5) fn sender(
 /// function requests the longest WQE, and after a refusal shorter ones. The segment count of
 /// `ibv_query_device` does not help: the kernel derives it from 512 bytes at most
 /// (`mlx5_ib_query_device`).
-pub(in crate::device::mlx5) fn wqe_units_max(port: &Port, cq: &CompletionQueue) -> Result<u32, Mlx5SetupError> {
+pub(crate) fn wqe_units_max(port: &Port, cq: &CompletionQueue) -> Result<u32, Mlx5SetupError> {
     let mut blocks = WQE_UNITS_MAX.div_ceil(BLOCK_UNITS);
     loop {
         let send_sge_max = blocks * BLOCK_UNITS - RAW_HEADER_DS;
@@ -156,7 +156,7 @@ fn own_register(port: &Port) -> Option<ProtectionDomain> {
 }
 
 /// A queue pair that is ready and receives into its own ring.
-pub(in crate::device::mlx5) fn receiver(
+pub(crate) fn receiver(
     port: &Port,
     queue: u16,
     cq: &CompletionQueue,
@@ -188,7 +188,7 @@ pub(in crate::device::mlx5) fn receiver(
 }
 
 /// A work queue, ready. It receives frames once a queue pair hashes to it.
-pub(in crate::device::mlx5) fn work_queue(
+pub(crate) fn work_queue(
     port: &Port,
     cq: &CompletionQueue,
     shape: RqShape,
@@ -268,7 +268,7 @@ fn system(error: VerbsError) -> io::Error {
 }
 
 /// The objects of the send half.
-pub(in crate::device::mlx5) struct Sender {
+pub(crate) struct Sender {
     qp: QueuePair,
     port: u8,
     pace: Option<Pace>,
@@ -276,7 +276,7 @@ pub(in crate::device::mlx5) struct Sender {
 
 impl Sender {
     /// Its identity in events.
-    pub(in crate::device::mlx5) fn element(&self) -> Element {
+    pub(crate) fn element(&self) -> Element {
         Element::QueuePair(self.qp.number())
     }
 
@@ -302,14 +302,14 @@ impl Objects for Sender {
 
 /// The objects of the receive half. Cheap to clone.
 #[derive(Clone)]
-pub(in crate::device::mlx5) enum Receiver {
+pub(crate) enum Receiver {
     Pair { qp: QueuePair, port: u8 },
     Work(WorkQueue),
 }
 
 impl Receiver {
     /// Its number in the NIC.
-    pub(in crate::device::mlx5) fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         match self {
             Self::Pair { qp, .. } => qp.number(),
             Self::Work(wq) => wq.number(),
@@ -317,7 +317,7 @@ impl Receiver {
     }
 
     /// Its identity in events.
-    pub(in crate::device::mlx5) fn element(&self) -> Element {
+    pub(crate) fn element(&self) -> Element {
         match self {
             Self::Pair { qp, .. } => Element::QueuePair(qp.number()),
             Self::Work(wq) => Element::WorkQueue(wq.number()),

@@ -10,15 +10,15 @@ use std::sync::{Arc, Weak};
 use rdma_core_sys::RdmaCore;
 use rdma_core_sys::verbs::{Context, CqOptions, Device as VerbsDevice, LinkLayer, VerbsError};
 
-use super::super::completion::cqe::flow_tag_on_wire;
-use super::super::config::Mlx5Config;
-use super::super::error::Mlx5SetupError;
-use super::super::send::tx::Mlx5Tx;
 use super::capabilities::{DeviceCapabilities, TimestampFormat};
 use super::find::{self, SysfsDevice};
 use super::objects;
 use super::own_queue::OwnQueue;
 use super::port::{Interface, Port, PortInfo};
+use crate::device::mlx5::completion::cqe::flow_tag_on_wire;
+use crate::device::mlx5::config::Mlx5Config;
+use crate::device::mlx5::error::Mlx5SetupError;
+use crate::device::mlx5::send::tx::Mlx5Tx;
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 use crate::device::{Capabilities, DeviceError, RxOffloads, RxState, TxOffloads};
 use crate::time::UnixTime;
@@ -40,20 +40,20 @@ const BOND: &str =
 const MTU_DEFAULT: usize = 1500;
 
 /// An open port.
-pub(in crate::device::mlx5) struct OwnDevice {
-    pub(in crate::device::mlx5) port: Arc<Port>,
+pub(crate) struct OwnDevice {
+    pub(crate) port: Arc<Port>,
     /// For each queue a token that lives as long as the queue or one of its halves.
     taken: Vec<Weak<()>>,
 }
 
 impl OwnDevice {
-    pub(in crate::device::mlx5) fn open(config: &Mlx5Config) -> Result<Self, Mlx5SetupError> {
+    pub(crate) fn open(config: &Mlx5Config) -> Result<Self, Mlx5SetupError> {
         let open = |device: &VerbsDevice| device.open().map_err(|error| io::Error::from_raw_os_error(error.errno()));
         Self::open_with(config, open)
     }
 
     /// The same, with a context that `open` makes.
-    pub(in crate::device::mlx5) fn open_with(
+    pub(crate) fn open_with(
         config: &Mlx5Config,
         open: impl FnOnce(&VerbsDevice) -> io::Result<Context>,
     ) -> Result<Self, Mlx5SetupError> {
@@ -87,21 +87,21 @@ impl OwnDevice {
         Ok(Self { port: Arc::new(port), taken: (0..config.queues).map(|_| Weak::new()).collect() })
     }
 
-    pub(in crate::device::mlx5) fn interface(&self) -> Option<&str> {
+    pub(crate) fn interface(&self) -> Option<&str> {
         self.port.info().interface.as_ref().map(|interface| interface.name.as_str())
     }
 
-    pub(in crate::device::mlx5) fn nic_clock(&self) -> impl FnMut() -> Option<UnixTime> + Send + use<> {
+    pub(crate) fn nic_clock(&self) -> impl FnMut() -> Option<UnixTime> + Send + use<> {
         let port = Arc::downgrade(&self.port);
         move || port.upgrade()?.nic_time()
     }
 
-    pub(in crate::device::mlx5) fn state(&self) -> RxState {
+    pub(crate) fn state(&self) -> RxState {
         self.port.watch.ask();
         self.port.watch.state()
     }
 
-    pub(in crate::device::mlx5) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let (info, enabled) = (self.port.info(), self.port.enabled());
         let mut words = format!("{}, firmware {}", info.name, info.capabilities.device.firmware);
         if let Some(interface) = &info.interface {
@@ -153,11 +153,11 @@ impl OwnDevice {
 }
 
 impl OwnDevice {
-    pub(in crate::device::mlx5) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.port.name()
     }
 
-    pub(in crate::device::mlx5) fn capabilities(&self) -> Capabilities {
+    pub(crate) fn capabilities(&self) -> Capabilities {
         let (info, enabled) = (self.port.info(), self.port.enabled());
         let dated = enabled.stamps.is_some_and(|stamping| stamping != TimestampFormat::Ticks);
         Capabilities {
@@ -184,7 +184,7 @@ impl OwnDevice {
         }
     }
 
-    pub(in crate::device::mlx5) fn take_queue(&mut self, idx: u16) -> Result<OwnQueue, DeviceError> {
+    pub(crate) fn take_queue(&mut self, idx: u16) -> Result<OwnQueue, DeviceError> {
         let queues = self.port.config().queues;
         let Some(taken) = self.taken.get_mut(usize::from(idx)) else {
             return Err(DeviceError::NoQueue { device: self.device(), idx, queues });
@@ -197,7 +197,7 @@ impl OwnDevice {
         Ok(OwnQueue { port: Arc::clone(&self.port), idx, place })
     }
 
-    pub(in crate::device::mlx5) fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
+    pub(crate) fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
         rule.check()?;
         if usize::from(idx) >= self.taken.len() {
             return Err(SteerError::NoQueue { idx });
@@ -211,7 +211,7 @@ impl OwnDevice {
         self.port.steer(rule, idx)
     }
 
-    pub(in crate::device::mlx5) fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
+    pub(crate) fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
         self.port.unsteer(id)
     }
 }

@@ -15,49 +15,49 @@ use std::sync::Arc;
 use hugepages::{MapRequest, Mapping};
 use rdma_core_sys::verbs::{CompletionChannel, CompletionQueue, Compression, CqOptions, Element};
 
-use super::super::completion::arm::CompletionEvents;
-use super::super::completion::clock::{ClockInfo, TimestampSource};
-use super::super::completion::compressed::Mini;
-use super::super::error::Mlx5SetupError;
-use super::super::health::recover::{Objects, Recovery};
-use super::super::health::watch::RingError;
-use super::super::receive::mprq_buffer::MprqBuffer;
-use super::super::receive::packet_types::RxFeatures;
-use super::super::receive::rx::{Mlx5Rx, QueueStatus, Refreshed, RxParts};
-use super::super::send::tx::{Mlx5Tx, TxParts};
 use super::capabilities::TimestampFormat;
 use super::objects::{self, Receiver, Sender};
 use super::parts::{CqParts, RqParts, SqParts, TxFeatures};
 use super::port::{Port, Registered};
 use super::rq_shape::RqShape;
 use crate::counters::{Scope, Unit};
+use crate::device::mlx5::completion::arm::CompletionEvents;
+use crate::device::mlx5::completion::clock::{ClockInfo, TimestampSource};
+use crate::device::mlx5::completion::compressed::Mini;
+use crate::device::mlx5::error::Mlx5SetupError;
+use crate::device::mlx5::health::recover::{Objects, Recovery};
+use crate::device::mlx5::health::watch::RingError;
+use crate::device::mlx5::receive::mprq_buffer::MprqBuffer;
+use crate::device::mlx5::receive::packet_types::RxFeatures;
+use crate::device::mlx5::receive::rx::{Mlx5Rx, QueueStatus, Refreshed, RxParts};
+use crate::device::mlx5::send::tx::{Mlx5Tx, TxParts};
 use crate::device::{DeviceError, RxState, rings};
 use crate::mem::{Pool, Region, Sizing};
 
 /// A queue before it is opened.
-pub(in crate::device::mlx5) struct OwnQueue {
-    pub(in crate::device::mlx5) port: Arc<Port>,
-    pub(in crate::device::mlx5) idx: u16,
+pub(crate) struct OwnQueue {
+    pub(crate) port: Arc<Port>,
+    pub(crate) idx: u16,
     /// The token that marks the queue as taken: it lives with this value, then with the halves.
-    pub(in crate::device::mlx5) place: Arc<()>,
+    pub(crate) place: Arc<()>,
 }
 
 /// A send half that nobody polls yet.
-pub(in crate::device::mlx5) struct CreatedTx {
-    pub(in crate::device::mlx5) sq: SqParts,
-    pub(in crate::device::mlx5) cq: CqParts,
-    pub(in crate::device::mlx5) objects: Half<Sender>,
+pub(crate) struct CreatedTx {
+    pub(crate) sq: SqParts,
+    pub(crate) cq: CqParts,
+    pub(crate) objects: Half<Sender>,
     /// Where the page of its register is in the file of the device.
-    pub(in crate::device::mlx5) uar_offset: Option<i64>,
+    pub(crate) uar_offset: Option<i64>,
 }
 
 /// A receive half that nobody polls yet, and to which no frames are steered.
-pub(in crate::device::mlx5) struct CreatedRx {
-    pub(in crate::device::mlx5) cq: CqParts,
-    pub(in crate::device::mlx5) rq: RqParts,
+pub(crate) struct CreatedRx {
+    pub(crate) cq: CqParts,
+    pub(crate) rq: RqParts,
     mprq_buffer: Option<MprqBuffer>,
-    pub(in crate::device::mlx5) objects: Half<Receiver>,
-    pub(in crate::device::mlx5) events: ChannelEvents,
+    pub(crate) objects: Half<Receiver>,
+    pub(crate) events: ChannelEvents,
 }
 
 /// Reads of the kernel's clock page before giving up; libmlx5 makes ten within each.
@@ -68,7 +68,7 @@ const SEGMENTS_MAX: u32 = 8;
 impl OwnQueue {
     /// Registers the pool's region, makes the rings and steers the rules to them. Takes some
     /// milliseconds, because the kernel pins the pool.
-    pub(in crate::device::mlx5) fn open(self, pool: &Pool, scope: &Scope) -> Result<(Mlx5Rx, Mlx5Tx), DeviceError> {
+    pub(crate) fn open(self, pool: &Pool, scope: &Scope) -> Result<(Mlx5Rx, Mlx5Tx), DeviceError> {
         let port = &self.port;
         let shape = self.shape(pool.layout().data_room(), pool.capacity())?;
         let region = port.register(pool.region())?;
@@ -81,13 +81,13 @@ impl OwnQueue {
         Ok((rx, tx))
     }
 
-    pub(in crate::device::mlx5) fn buffers(&self) -> Sizing {
+    pub(crate) fn buffers(&self) -> Sizing {
         let config = &self.port.info().config;
         rings(config.rx_ring_len, config.tx_ring_len)
     }
 
     /// The shape of the receive ring for `capacity` buffers that hold `data_room` bytes each.
-    pub(in crate::device::mlx5) fn shape(&self, data_room: usize, capacity: usize) -> Result<RqShape, Mlx5SetupError> {
+    pub(crate) fn shape(&self, data_room: usize, capacity: usize) -> Result<RqShape, Mlx5SetupError> {
         let info = self.port.info();
         let ring_len = info.config.rx_ring_len;
         let segments = info.frame_len_max.div_ceil(data_room).max(1) as u32;
@@ -127,7 +127,7 @@ impl OwnQueue {
     }
 
     /// Makes the rings of the send half, for frames in `region`.
-    pub(in crate::device::mlx5) fn create_tx(
+    pub(crate) fn create_tx(
         &self,
         region: &Arc<Registered>,
         has_ended: &Arc<AtomicBool>,
@@ -170,7 +170,7 @@ impl OwnQueue {
 
     /// Makes the rings of the receive half. The buffer of a striding ring is on the NUMA node
     /// `node`.
-    pub(in crate::device::mlx5) fn create_rx(
+    pub(crate) fn create_rx(
         &self,
         shape: RqShape,
         region: &Arc<Registered>,
@@ -240,7 +240,7 @@ impl OwnQueue {
     }
 
     /// Steers this queue's frames to its receiver.
-    pub(in crate::device::mlx5) fn steer_to(&self, receiver: Receiver) -> Result<(), DeviceError> {
+    pub(crate) fn steer_to(&self, receiver: Receiver) -> Result<(), DeviceError> {
         let port = &*self.port;
         match (receiver, port.info().config.hash()) {
             (Receiver::Pair { qp, .. }, _) => port.steer_queue(self.idx, qp)?,
@@ -297,7 +297,7 @@ fn stamps(enabled: Option<TimestampFormat>, ask: impl FnMut() -> Option<ClockInf
 }
 
 /// The features of a send queue.
-pub(in crate::device::mlx5) fn capabilities(port: &Port) -> TxFeatures {
+pub(crate) fn capabilities(port: &Port) -> TxFeatures {
     let (info, enabled) = (port.info(), port.enabled());
     TxFeatures {
         frame_len_max: info.frame_len_max as u32,
@@ -318,11 +318,11 @@ fn mini(compression: Compression) -> Mini {
 }
 
 /// The objects of one half, with everything that must live as long as they do.
-pub(in crate::device::mlx5) struct Half<T> {
-    pub(in crate::device::mlx5) objects: T,
+pub(crate) struct Half<T> {
+    pub(crate) objects: T,
     /// The port and queue whose rules steer here; steering ends before the objects are destroyed.
     from: Option<(Arc<Port>, u16)>,
-    pub(in crate::device::mlx5) monitor: ObjectMonitor,
+    pub(crate) monitor: ObjectMonitor,
     // After the objects, which are dropped first.
     _place: Arc<()>,
     _regions: [Option<Arc<Registered>>; 2],
@@ -356,7 +356,7 @@ impl<T: Objects> Objects for Half<T> {
 
 /// Receives the kernel's asynchronous events about the objects of one half.
 #[derive(Clone)]
-pub(in crate::device::mlx5) struct ObjectMonitor {
+pub(crate) struct ObjectMonitor {
     port: Arc<Port>,
     ring: Element,
     cq: Element,
@@ -374,7 +374,7 @@ impl ObjectMonitor {
     }
 
     /// The error of the objects since the last call, as far as events have been read.
-    pub(in crate::device::mlx5) fn take_fault(&self) -> Option<RingError> {
+    pub(crate) fn take_fault(&self) -> Option<RingError> {
         let fault = self.port.watch.take_fault(self.ring, self.cq);
         if fault == Some(RingError::Completions) {
             self.has_ended.store(true, Ordering::Relaxed);
@@ -389,7 +389,7 @@ impl ObjectMonitor {
 }
 
 /// The channel of one completion queue.
-pub(in crate::device::mlx5) struct ChannelEvents(CompletionChannel);
+pub(crate) struct ChannelEvents(CompletionChannel);
 
 impl CompletionEvents for ChannelEvents {
     fn fd(&self) -> RawFd {

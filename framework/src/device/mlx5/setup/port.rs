@@ -12,20 +12,20 @@ use rdma_core_sys::verbs::{
     PortsMatch, ProtectionDomain, QpOptions, QueuePair, RssRequest, VerbsError, WorkQueue,
 };
 
-use super::super::completion::clock::{ClockInfo, TickConversion};
-use super::super::config::{Mlx5Config, RssConfig, RssFields};
-use super::super::error::Mlx5SetupError;
-use super::super::health::port_counter::PortCounter;
-use super::super::health::port_monitor::PortMonitor;
-use super::super::health::watch::{Kernel, Watch};
-use super::super::send::tx::has_room_for_segmentation;
-use super::super::send::wqe::BLOCK_UNITS;
 use super::capabilities::{
     DeviceCapabilities, EnabledFeatures, HASH_ADDRESSES, HASH_TCP_PORTS, HASH_UDP_PORTS, TimestampFormat,
 };
 use super::filter::Filter;
 use super::steering::{Flow, Spec, Spreader, spread};
 use super::table::{Table, Target};
+use crate::device::mlx5::completion::clock::{ClockInfo, TickConversion};
+use crate::device::mlx5::config::{Mlx5Config, RssConfig, RssFields};
+use crate::device::mlx5::error::Mlx5SetupError;
+use crate::device::mlx5::health::port_counter::PortCounter;
+use crate::device::mlx5::health::port_monitor::PortMonitor;
+use crate::device::mlx5::health::watch::{Kernel, Watch};
+use crate::device::mlx5::send::tx::has_room_for_segmentation;
+use crate::device::mlx5::send::wqe::BLOCK_UNITS;
 use crate::device::nic_filter::NicFilter;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::mem::Region;
@@ -33,7 +33,7 @@ use crate::time::UnixTime;
 use crate::wire::MacAddr;
 
 /// An open port.
-pub(in crate::device::mlx5) struct Port {
+pub(crate) struct Port {
     // Dropped first: it uses the device.
     _port_monitor: PortMonitor,
     // Rules before their targets, and everything before the device.
@@ -53,34 +53,34 @@ pub(in crate::device::mlx5) struct Port {
 }
 
 /// The facts about a port, read at open.
-pub(in crate::device::mlx5) struct PortInfo {
+pub(crate) struct PortInfo {
     /// The verbs name.
-    pub(in crate::device::mlx5) name: String,
+    pub(crate) name: String,
     /// The network interface of the same port, if there is one.
-    pub(in crate::device::mlx5) interface: Option<Interface>,
-    pub(in crate::device::mlx5) config: Mlx5Config,
-    pub(in crate::device::mlx5) capabilities: DeviceCapabilities,
-    pub(in crate::device::mlx5) enabled: EnabledFeatures,
+    pub(crate) interface: Option<Interface>,
+    pub(crate) config: Mlx5Config,
+    pub(crate) capabilities: DeviceCapabilities,
+    pub(crate) enabled: EnabledFeatures,
     /// Bytes of the longest frame, one VLAN tag included.
-    pub(in crate::device::mlx5) frame_len_max: usize,
+    pub(crate) frame_len_max: usize,
 }
 
 /// A network interface.
-pub(in crate::device::mlx5) struct Interface {
-    pub(in crate::device::mlx5) name: String,
-    pub(in crate::device::mlx5) index: u32,
-    pub(in crate::device::mlx5) mac: MacAddr,
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) index: u32,
+    pub(crate) mac: MacAddr,
 }
 
 /// A region registered with the device.
-pub(in crate::device::mlx5) struct Registered {
+pub(crate) struct Registered {
     region: MemoryRegion,
     start: usize,
 }
 
 impl Registered {
     /// Its memory key.
-    pub(in crate::device::mlx5) fn lkey(&self) -> u32 {
+    pub(crate) fn lkey(&self) -> u32 {
         self.region.lkey()
     }
 }

@@ -1,10 +1,10 @@
 //! A queue before it is opened: one of our own port, or one that a broker lends.
 
-use super::super::lend::LentQueue;
-use super::super::receive::rx::Mlx5Rx;
-use super::super::send::tx::Mlx5Tx;
 use super::own_queue::OwnQueue;
 use crate::counters::Scope;
+use crate::device::mlx5::lend::LentQueue;
+use crate::device::mlx5::receive::rx::Mlx5Rx;
+use crate::device::mlx5::send::tx::Mlx5Tx;
 use crate::device::{DeviceError, Queue};
 use crate::mem::{Layout, Pool, Region, Sizing};
 

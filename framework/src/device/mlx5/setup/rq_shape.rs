@@ -4,22 +4,18 @@ use rdma_core_sys::verbs::StridingRequest;
 
 /// The shape of a receive ring.
 #[derive(Clone, Copy)]
-pub(in crate::device::mlx5) struct RqShape {
-    pub(in crate::device::mlx5) wqe_count: u32,
+pub(crate) struct RqShape {
+    pub(crate) wqe_count: u32,
     /// Buffers per WQE.
-    pub(in crate::device::mlx5) segments: u32,
-    pub(in crate::device::mlx5) striding: Option<StridingRequest>,
+    pub(crate) segments: u32,
+    pub(crate) striding: Option<StridingRequest>,
 }
 
 impl RqShape {
     /// A striding ring for `frames` frames of `frame_len_max` bytes, none of which spans two WQEs;
     /// and at least two WQEs: the NIC fills the last stride of a WQE only when the next frame
     /// arrives. `None` if a WQE is smaller than a frame.
-    pub(in crate::device::mlx5) fn for_frames(
-        frames: u32,
-        frame_len_max: usize,
-        striding: StridingRequest,
-    ) -> Option<Self> {
+    pub(crate) fn for_frames(frames: u32, frame_len_max: usize, striding: StridingRequest) -> Option<Self> {
         let strides = frame_len_max.div_ceil(1 << striding.stride_len_log).max(1);
         let frames_of_wqe = (1 << striding.stride_count_log) / strides;
         if frames_of_wqe == 0 {
@@ -30,18 +26,18 @@ impl RqShape {
     }
 
     /// Bytes of a striding ring's buffer.
-    pub(in crate::device::mlx5) fn mprq_buffer_len(self) -> usize {
+    pub(crate) fn mprq_buffer_len(self) -> usize {
         let log = self.striding.map_or(0, |striding| striding.stride_len_log + striding.stride_count_log);
         (self.wqe_count as usize) << log
     }
 
     /// Completions that may be pending at once: one per frame, and so at most one per stride.
-    pub(in crate::device::mlx5) fn cqe_count(self) -> u32 {
+    pub(crate) fn cqe_count(self) -> u32 {
         self.wqe_count << self.striding.map_or(0, |striding| striding.stride_count_log)
     }
 
     /// Bytes of the ring.
-    pub(in crate::device::mlx5) fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         (self.wqe_count * self.segments * 16) as usize
     }
 }

@@ -24,15 +24,15 @@ use core::net::Ipv4Addr;
 
 use arrayvec::ArrayVec;
 
-use super::super::completion::cqe::flow_tag_on_wire;
-use super::super::config::RssFields;
+use crate::device::mlx5::completion::cqe::flow_tag_on_wire;
+use crate::device::mlx5::config::RssFields;
 use crate::device::steering::{Fields, Rule};
 use crate::wire::{EtherType, MacAddr, Protocol};
 
 /// One specification of a flow. `None` is a mask of zeros, a value is a mask of ones; for the VLAN
 /// the mask has 12 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) enum Spec {
+pub(crate) enum Spec {
     Ethernet {
         destination: Option<MacAddr>,
         ethertype: Option<EtherType>,
@@ -57,14 +57,14 @@ pub(in crate::device::mlx5) enum Spec {
 
 /// A rule in the device's form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) struct Flow {
+pub(crate) struct Flow {
     pub(in crate::device::mlx5) specs: ArrayVec<Spec, 4>,
     /// The lowest number wins.
     pub(in crate::device::mlx5) priority: u16,
 }
 
 /// Priority numbers that every kernel has: some have eight, newer ones sixteen.
-pub(in crate::device::mlx5) const PRIORITIES: u16 = 8;
+pub(crate) const PRIORITIES: u16 = 8;
 
 impl Flow {
     /// The flow for `rule`, which passed [`Rule::check`].
@@ -105,7 +105,7 @@ fn ipv4(rule: &Rule) -> Spec {
 
 /// The more specific a rule, the higher its precedence: ports before addresses before link fields,
 /// and more fields before fewer. The lowest number wins.
-pub(in crate::device::mlx5) fn priority(rule: &Rule) -> u16 {
+pub(crate) fn priority(rule: &Rule) -> u16 {
     let fields = rule.fields();
     let names = |any: &[Fields]| any.iter().any(|&field| fields.contains(field));
     let count = fields.count();
@@ -131,7 +131,7 @@ pub(in crate::device::mlx5) fn priority(rule: &Rule) -> u16 {
 }
 
 /// Whether the NIC cannot serve both rules, which have different queues or different tags.
-pub(in crate::device::mlx5) fn exclude(one: &Rule, other: &Rule) -> bool {
+pub(crate) fn exclude(one: &Rule, other: &Rule) -> bool {
     let [first, second] =
         [one, other].map(|rule| Rule { destination_mac: destination_mac(rule), flow_tag: None, ..*rule });
     let is_group = |rule: &Rule| rule.destination_mac.is_some_and(|mac| mac.is_multicast());
@@ -172,7 +172,7 @@ fn covers(rule: &Rule, group: &Rule) -> bool {
 
 /// The header fields by which a flow's frames are spread over the queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) enum Spreader {
+pub(crate) enum Spreader {
     /// None: all go to the first queue.
     None,
     /// Their IPv4 addresses.
@@ -185,7 +185,7 @@ pub(in crate::device::mlx5) enum Spreader {
 
 /// The flows of a rule under a hash: one for each kind of header; the more specific ones have more
 /// fields and so precedence.
-pub(in crate::device::mlx5) fn spread(rule: &Rule, by: RssFields) -> ArrayVec<(Rule, Spreader), 4> {
+pub(crate) fn spread(rule: &Rule, by: RssFields) -> ArrayVec<(Rule, Spreader), 4> {
     let mut flows = ArrayVec::new();
     let ipv4 = Rule { ethertype: Some(EtherType::IPV4), ..*rule };
     match (rule.ethertype, rule.protocol, by) {

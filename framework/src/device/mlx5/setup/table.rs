@@ -9,12 +9,12 @@
 //! cannot serve two rules at the same time, the second is refused when it is set, even if their
 //! queues are not open yet. Otherwise a feed would stop on the day when both are open.
 
-use super::super::error::CAPABILITIES;
 use super::steering::{exclude, priority};
+use crate::device::mlx5::error::CAPABILITIES;
 use crate::device::steering::{Rule, RuleId, SteerError};
 
 /// The target of rules.
-pub(in crate::device::mlx5) trait Target {
+pub(crate) trait Target {
     /// A rule that is installed until this is dropped.
     type InstalledRule;
 
@@ -23,7 +23,7 @@ pub(in crate::device::mlx5) trait Target {
 }
 
 /// The rules of a device.
-pub(in crate::device::mlx5) struct Table<T: Target> {
+pub(crate) struct Table<T: Target> {
     entries: Vec<RuleEntry>,
     // Before the targets: rules are dropped before their destinations.
     standing: Vec<InstalledRule<T>>,
@@ -48,14 +48,14 @@ struct InstalledRule<T: Target> {
 
 impl<T: Target> Table<T> {
     /// A table without rules, for `targets` targets that are not open.
-    pub(in crate::device::mlx5) fn new(targets: usize, rules_max: usize) -> Self {
+    pub(crate) fn new(targets: usize, rules_max: usize) -> Self {
         let targets = (0..targets).map(|_| None).collect();
         Self { entries: Vec::new(), standing: Vec::new(), targets, next_id: 0, rules_max }
     }
 
     /// Adds a rule, which passed [`Rule::check`]. If its target is open the rule is installed when
     /// this returns.
-    pub(in crate::device::mlx5) fn add(&mut self, rule: &Rule, target: usize) -> Result<RuleId, SteerError> {
+    pub(crate) fn add(&mut self, rule: &Rule, target: usize) -> Result<RuleId, SteerError> {
         if self.entries.len() >= self.rules_max {
             return Err(SteerError::TableFull { rules_max: self.rules_max });
         }
@@ -70,7 +70,7 @@ impl<T: Target> Table<T> {
     }
 
     /// Removes a rule, and returns it.
-    pub(in crate::device::mlx5) fn remove(&mut self, id: RuleId) -> Result<Rule, SteerError> {
+    pub(crate) fn remove(&mut self, id: RuleId) -> Result<Rule, SteerError> {
         let place = self.entries.iter().position(|entry| entry.id == id).ok_or(SteerError::NoRule { id })?;
         let RuleEntry { rule, target, .. } = self.entries.remove(place);
         if !self.entries.iter().any(|entry| entry.rule == rule && entry.target == target) {
@@ -81,7 +81,7 @@ impl<T: Target> Table<T> {
 
     /// Installs the rules that wait for `target`. If one fails all are removed again, and the
     /// target stays closed.
-    pub(in crate::device::mlx5) fn open(&mut self, target: usize, opened: T) -> Result<(), (Rule, SteerError)> {
+    pub(crate) fn open(&mut self, target: usize, opened: T) -> Result<(), (Rule, SteerError)> {
         self.targets[target] = Some(opened);
         let mut waiting: Vec<Rule> = self.of(target).map(|entry| entry.rule).collect();
         // If no priority counts, the first entry with a set of fields determines when that set is
@@ -97,7 +97,7 @@ impl<T: Target> Table<T> {
     }
 
     /// Removes the rules of `target` from the device; they wait again.
-    pub(in crate::device::mlx5) fn close(&mut self, target: usize) {
+    pub(crate) fn close(&mut self, target: usize) {
         self.standing.retain(|standing| standing.target != target);
         self.targets[target] = None;
     }

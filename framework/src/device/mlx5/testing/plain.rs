@@ -10,53 +10,53 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::super::completion::clock::{ClockInfo, TimestampSource};
-use super::super::completion::compressed::Mini;
-use super::super::completion::cqe::OP_OWN_INVALID;
-use super::super::health::recover::{Objects, Recovery};
-use super::super::health::watch::RingError;
-use super::super::receive::mprq_buffer::{self, MprqBuffer};
-use super::super::receive::packet_types::RxFeatures;
-use super::super::receive::rx::{Mlx5Rx, QueueStatus, Refreshed, RxParts};
-use super::super::receive::striding::StridingRq;
-use super::super::setup::parts::{CqParts, MemoryOwner, RqParts};
 use crate::counters::Scope;
 use crate::device::RxState;
+use crate::device::mlx5::completion::clock::{ClockInfo, TimestampSource};
+use crate::device::mlx5::completion::compressed::Mini;
+use crate::device::mlx5::completion::cqe::OP_OWN_INVALID;
+use crate::device::mlx5::health::recover::{Objects, Recovery};
+use crate::device::mlx5::health::watch::RingError;
+use crate::device::mlx5::receive::mprq_buffer::{self, MprqBuffer};
+use crate::device::mlx5::receive::packet_types::RxFeatures;
+use crate::device::mlx5::receive::rx::{Mlx5Rx, QueueStatus, Refreshed, RxParts};
+use crate::device::mlx5::receive::striding::StridingRq;
+use crate::device::mlx5::setup::parts::{CqParts, MemoryOwner, RqParts};
 use crate::mem::{Pool, Region};
 
 /// Memory aligned like a page of the verbs library, which is all that rings depend on.
 #[derive(Clone)]
-pub(in crate::device::mlx5) struct Memory(Arc<[Line]>);
+pub(crate) struct Memory(Arc<[Line]>);
 
 #[repr(C, align(64))]
 struct Line([AtomicU8; 64]);
 
 impl Memory {
     /// At least `len` bytes, all zero.
-    pub(in crate::device::mlx5) fn new(len: usize) -> Self {
+    pub(crate) fn new(len: usize) -> Self {
         Self((0..len.div_ceil(64)).map(|_| Line([const { AtomicU8::new(0) }; 64])).collect())
     }
 
     /// Writes `bytes` at `at`.
-    pub(in crate::device::mlx5) fn write(&self, at: usize, bytes: &[u8]) {
+    pub(crate) fn write(&self, at: usize, bytes: &[u8]) {
         for (at, &byte) in (at..).zip(bytes) {
             self.0[at / 64].0[at % 64].store(byte, Relaxed);
         }
     }
 
     /// The `N` bytes at `at`.
-    pub(in crate::device::mlx5) fn read<const N: usize>(&self, at: usize) -> [u8; N] {
+    pub(crate) fn read<const N: usize>(&self, at: usize) -> [u8; N] {
         core::array::from_fn(|idx| self.0[(at + idx) / 64].0[(at + idx) % 64].load(Relaxed))
     }
 
     /// Its address.
-    pub(in crate::device::mlx5) fn first(&self) -> NonNull<u8> {
+    pub(crate) fn first(&self) -> NonNull<u8> {
         // A pointer to the whole, made of atomics: both sides may write through theirs.
         NonNull::from(&*self.0).cast()
     }
 
     /// The owner that keeps it alive.
-    pub(in crate::device::mlx5) fn owner(&self) -> Arc<dyn Any + Send + Sync> {
+    pub(crate) fn owner(&self) -> Arc<dyn Any + Send + Sync> {
         Arc::new(Arc::clone(&self.0))
     }
 }

@@ -8,14 +8,14 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::super::completion::clock::TimestampSource;
-use super::super::health::recover::{Objects, Recovery};
-use super::super::health::watch::RingError;
-use super::super::send::tx::{Mlx5Tx, TxParts};
-use super::super::setup::parts::{MemoryOwner, SqParts, TxFeatures};
 use super::plain::{Memory, PlainCq};
 use crate::counters::Scope;
 use crate::device::DeviceError;
+use crate::device::mlx5::completion::clock::TimestampSource;
+use crate::device::mlx5::health::recover::{Objects, Recovery};
+use crate::device::mlx5::health::watch::RingError;
+use crate::device::mlx5::send::tx::{Mlx5Tx, TxParts};
+use crate::device::mlx5::setup::parts::{MemoryOwner, SqParts, TxFeatures};
 use crate::mem::Pool;
 
 /// The number of a plain send queue.

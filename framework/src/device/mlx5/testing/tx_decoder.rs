@@ -7,47 +7,47 @@ use super::plain_tx::PlainSq;
 
 /// The limits of a device.
 #[derive(Clone, Debug)]
-pub(in crate::device::mlx5) struct Accepts {
-    pub(in crate::device::mlx5) number: u32,
-    pub(in crate::device::mlx5) lkey: u32,
-    pub(in crate::device::mlx5) blocks: u32,
-    pub(in crate::device::mlx5) inline_len_min: usize,
-    pub(in crate::device::mlx5) frame_len_max: usize,
-    pub(in crate::device::mlx5) multi_packet: bool,
-    pub(in crate::device::mlx5) checksums: bool,
-    pub(in crate::device::mlx5) vlan_insert: bool,
-    pub(in crate::device::mlx5) segmentation_len_max: usize,
-    pub(in crate::device::mlx5) wqe_units_max: usize,
+pub(crate) struct Accepts {
+    pub(crate) number: u32,
+    pub(crate) lkey: u32,
+    pub(crate) blocks: u32,
+    pub(crate) inline_len_min: usize,
+    pub(crate) frame_len_max: usize,
+    pub(crate) multi_packet: bool,
+    pub(crate) checksums: bool,
+    pub(crate) vlan_insert: bool,
+    pub(crate) segmentation_len_max: usize,
+    pub(crate) wqe_units_max: usize,
 }
 
 /// A decoded WQE.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) struct Wqe {
+pub(crate) struct Wqe {
     /// Blocks that it fills.
-    pub(in crate::device::mlx5) blocks: u16,
+    pub(crate) blocks: u16,
     /// Units, by the control segment.
-    pub(in crate::device::mlx5) ds: usize,
+    pub(crate) ds: usize,
     /// Whether it completes with a CQE.
-    pub(in crate::device::mlx5) is_signaled: bool,
+    pub(crate) is_signaled: bool,
     /// Frames that leave, with their tags.
-    pub(in crate::device::mlx5) sends: Vec<Send>,
+    pub(crate) sends: Vec<Send>,
 }
 
 /// A frame that leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) struct Send {
+pub(crate) struct Send {
     /// IPv4 header checksum, UDP or TCP checksum.
-    pub(in crate::device::mlx5) checksums: (bool, bool),
+    pub(crate) checksums: (bool, bool),
     /// The whole frame, or the header that all segments get.
-    pub(in crate::device::mlx5) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// The payload to be segmented, and the segment length.
-    pub(in crate::device::mlx5) cut: Option<(Vec<u8>, usize)>,
+    pub(crate) cut: Option<(Vec<u8>, usize)>,
     /// Whether the device fetched some of the bytes.
-    pub(in crate::device::mlx5) is_fetched: bool,
+    pub(crate) is_fetched: bool,
 }
 
 /// Resolves a pointer: the bytes at an address, if they are registered.
-pub(in crate::device::mlx5) type Fetch<'a> = dyn Fn(u64, usize) -> Option<Vec<u8>> + 'a;
+pub(crate) type Fetch<'a> = dyn Fn(u64, usize) -> Option<Vec<u8>> + 'a;
 
 macro_rules! check {
     ($condition:expr, $($why:tt)+) => {
@@ -58,12 +58,7 @@ macro_rules! check {
 }
 
 /// Decodes the WQE at block `idx` of the ring, or returns the error in it.
-pub(in crate::device::mlx5) fn decode(
-    sq: &PlainSq,
-    idx: u16,
-    accepts: &Accepts,
-    fetch: &Fetch<'_>,
-) -> Result<Wqe, String> {
+pub(crate) fn decode(sq: &PlainSq, idx: u16, accepts: &Accepts, fetch: &Fetch<'_>) -> Result<Wqe, String> {
     let ds = usize::from(sq.block(idx)[7] & 0x3f);
     check!(ds >= 1, "ds 0 means 64, which nobody writes");
     check!(ds <= accepts.wqe_units_max, "a WQE of {ds} units, where the device takes {}", accepts.wqe_units_max);

@@ -7,10 +7,10 @@ use std::rc::Rc;
 
 use tempfile::TempDir;
 
+use crate::counters::Block;
 use crate::device::pcap::rx::PcapRx;
 use crate::device::pcap::tx::PcapTx;
 use crate::device::pcap::*;
-use crate::counters::Block;
 use crate::device::steering::{Rule, SteerError};
 use crate::device::testing::conformance::{LinkUnderTest, Rig, assert_conforms};
 use crate::device::{Device, DeviceError, Offload, Queue, RxQueue, RxState, TxQueue};

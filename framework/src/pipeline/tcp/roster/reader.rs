@@ -165,8 +165,8 @@ mod tests {
 
     use arrayvec::ArrayVec;
 
-    use super::super::Roster;
     use super::*;
+    use crate::pipeline::tcp::roster::Roster;
     use crate::proto::tcp::Seq;
     use crate::proto::{Flow, InterfaceId};
 

@@ -5,16 +5,16 @@
 //! fast path, which frees acknowledged chunks, takes an RTT sample, grows the window and moves the
 //! timer. All other acknowledgments go through `scoreboard` and `recovery`.
 
-use super::super::loss::recovery::{AckSample, Newest};
-use super::super::machine::Context;
-use super::super::output::interface::Output;
-use super::super::payload::Payload;
-use super::super::segment::{PredictedFields, Segment};
-use super::super::seq::Seq;
-use super::super::state::connection::{AppFlags, InputFlags, LossFlags, Micros, OutputFlags, Recovery, State};
-use super::super::state::queue::{Dropped, SENT};
 use super::arrival::TcpDrop;
 use crate::proto::slab::NIL;
+use crate::proto::tcp::loss::recovery::{AckSample, Newest};
+use crate::proto::tcp::machine::Context;
+use crate::proto::tcp::output::interface::Output;
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::segment::{PredictedFields, Segment};
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::state::connection::{AppFlags, InputFlags, LossFlags, Micros, OutputFlags, Recovery, State};
+use crate::proto::tcp::state::queue::{Dropped, SENT};
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::TcpFlags;
 
@@ -22,7 +22,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Processes the acknowledgment and the window of a segment. The caller has found its sequence
     /// number acceptable.
     #[inline]
-    pub(in crate::proto::tcp) fn process_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
+    pub(crate) fn process_ack(&mut self, segment: &Segment) -> Result<(), TcpDrop> {
         if !segment.has(TcpFlags::ACK) {
             return Err(TcpDrop::BadFlags);
         }
@@ -85,7 +85,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// An acknowledgment that others have overtaken, with SACK blocks: its number, its window and
     /// its congestion marks are out of date (Linux as well, `tcp_ack`: `old_ack`).
-    pub(in crate::proto::tcp) fn process_old_ack(&mut self, segment: &Segment) {
+    pub(crate) fn process_old_ack(&mut self, segment: &Segment) {
         let flags = TcpFlags(segment.flags.0 & !TcpFlags::ECE.0);
         self.slow_path_ack(&Segment { flags, ..*segment }, 0, true);
     }
@@ -99,7 +99,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// SND.UNA would move the right edge to where the peer has no room: the peer would drop
     /// segments there, and might even ignore their acknowledgments.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn update_window(&mut self, segment: &PredictedFields) -> bool {
+    pub(crate) fn update_window(&mut self, segment: &PredictedFields) -> bool {
         let connection = &mut *self.connection;
         let (wl1, wl2) = (connection.snd.wl1, connection.snd.wl2);
         if segment.seq.is_before(wl1) || segment.seq == wl1 && segment.ack.is_before(wl2) {
@@ -130,7 +130,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// Nothing is missing, and more has arrived.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn fast_path_ack(&mut self, ack: Seq, acked: u32) {
+    pub(crate) fn fast_path_ack(&mut self, ack: Seq, acked: u32) {
         self.connection.snd.una = ack;
         self.connection.tally.bytes_acked += u64::from(acked);
         let freed = if self.connection.has_all_acknowledged() { self.free_all() } else { self.free_in_order() };
@@ -311,10 +311,10 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 }
 
-impl super::super::state::connection::Connection {
+impl crate::proto::tcp::state::connection::Connection {
     /// RFC 5961 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT. Any other is not of this
     /// connection, or a guess.
-    pub(in crate::proto::tcp) fn is_in_ack_range(&self, ack: Seq) -> bool {
+    pub(crate) fn is_in_ack_range(&self, ack: Seq) -> bool {
         self.snd.nxt - ack <= self.snd.flight() + self.rare_snd.wnd_max
     }
 
@@ -335,7 +335,7 @@ impl super::super::state::connection::Connection {
 
     /// Whether nothing is missing as far as we know.
     #[inline]
-    pub(in crate::proto::tcp) fn has_no_loss(&self) -> bool {
+    pub(crate) fn has_no_loss(&self) -> bool {
         self.sack.is_clear() && self.recovery == Recovery::Open
     }
 }

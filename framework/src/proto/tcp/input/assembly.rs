@@ -10,16 +10,16 @@
 //! that shrinks as the store fills, so that no peer can take the room of the others. Data that does
 //! not fit is dropped, and the peer sends it again.
 
-use super::super::machine::{Context, Shared};
-use super::super::output::interface::Output;
-use super::super::payload::Payload;
-use super::super::segment::{Range, Segment};
-use super::super::seq::Seq;
-use super::super::state::connection::{AckOwed, AppFlags, Connection, InputFlags, OutputFlags, Pending};
-use super::super::state::queue::Chunk;
-use super::super::state::stored::switch;
 use super::arrival::TcpDrop;
 use crate::proto::slab::NIL;
+use crate::proto::tcp::machine::{Context, Shared};
+use crate::proto::tcp::output::interface::Output;
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::segment::{Range, Segment};
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::state::connection::{AckOwed, AppFlags, Connection, InputFlags, OutputFlags, Pending};
+use crate::proto::tcp::state::queue::Chunk;
+use crate::proto::tcp::state::stored::switch;
 use crate::wire::tcp::TcpFlags;
 
 /// The first bytes of a connection, which are acknowledged at once: a sender in slow start waits
@@ -49,12 +49,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// data is not acknowledged, and the reason is for a counter. `acks_data`: the segment has
     /// acknowledged data of ours.
     #[inline]
-    pub(in crate::proto::tcp) fn take_data(
-        &mut self,
-        segment: &Segment,
-        payload: P,
-        acks_data: bool,
-    ) -> Result<Option<P>, TcpDrop> {
+    pub(crate) fn take_data(&mut self, segment: &Segment, payload: P, acks_data: bool) -> Result<Option<P>, TcpDrop> {
         let connection = &mut *self.connection;
         let end = segment.seq + segment.len;
         let is_plain = segment.seq == connection.rcv.nxt
@@ -72,7 +67,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// The next bytes have arrived, and are being delivered to the app.
     #[inline]
-    pub(in crate::proto::tcp) fn take_next_in_order(&mut self, len: u32, acks_data: bool) {
+    pub(crate) fn take_next_in_order(&mut self, len: u32, acks_data: bool) {
         self.connection.rcv.nxt += len;
         self.connection.tally.bytes_received += u64::from(len);
         self.owe_ack_of_data(len, acks_data);
@@ -80,7 +75,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// We owe an acknowledgment at the end of this burst.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn owe_ack_now(&mut self) {
+    pub(crate) fn owe_ack_now(&mut self) {
         self.connection.clock.owe_ack_now();
         self.flush_later();
     }
@@ -109,7 +104,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// A segment that is refused as old: the data that it repeated is reported with the
     /// acknowledgment that answers it (RFC 2883 4).
-    pub(in crate::proto::tcp) fn note_old_data(&mut self, segment: &Segment) {
+    pub(crate) fn note_old_data(&mut self, segment: &Segment) {
         let connection = &mut *self.connection;
         let right = (segment.seq + segment.len).min(connection.rcv.nxt);
         // Numbers before the first byte do not belong to this stream.
@@ -365,7 +360,7 @@ impl<P> Shared<P> {
     /// have more chunks than are free (Choudhury and Hahne 1998), so that the store is never empty
     /// and connections with few chunks get some.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn has_share(&self, count: u32) -> bool {
+    pub(crate) fn has_share(&self, count: u32) -> bool {
         self.chunks.free_count() > self.chunk_reserve + count as usize
     }
 }
@@ -387,7 +382,7 @@ impl Connection {
     /// Where the last `len` bytes end a stretch of the peer's bytes, the disorder of the current
     /// stretch becomes that of the previous one.
     #[cold]
-    pub(in crate::proto::tcp) fn end_stretch(&mut self, len: u32) {
+    pub(crate) fn end_stretch(&mut self, len: u32) {
         let received = self.tally.bytes_received;
         if received >> STRETCH_BITS == (received - u64::from(len)) >> STRETCH_BITS {
             return;
@@ -402,7 +397,7 @@ impl Connection {
     }
 
     /// Sets the number of bytes that wait in order for the app, which changes the window.
-    pub(in crate::proto::tcp) fn set_in_order_len(&mut self, len: u32) {
+    pub(crate) fn set_in_order_len(&mut self, len: u32) {
         self.rcv.in_order_len = len;
         self.forget_window();
     }

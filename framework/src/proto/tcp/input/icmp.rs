@@ -3,16 +3,16 @@
 //! path that larger segments have passed is believed only where one of them is lost. No message
 //! ends a connection whose handshake is done.
 
-use super::super::event::{CloseReason, ConnectionId, IcmpRefusal};
-use super::super::machine::{Context, Tcp};
-use super::super::output::interface::Output;
-use super::super::payload::Payload;
-use super::super::seq::Seq;
-use super::super::state::connection::{Connection, InputFlags, State, coarse_seconds};
-use super::super::state::queue::{LOST, SACKED, SENT};
 use super::arrival::{HEADERS_LEN, less_options, receive_mss};
 use crate::proto::Flow;
 use crate::proto::slab::NIL;
+use crate::proto::tcp::event::{CloseReason, ConnectionId, IcmpRefusal};
+use crate::proto::tcp::machine::{Context, Tcp};
+use crate::proto::tcp::output::interface::Output;
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::state::connection::{Connection, InputFlags, State, coarse_seconds};
+use crate::proto::tcp::state::queue::{LOST, SACKED, SENT};
 use crate::time::Instant;
 
 /// No link has less: smaller claims are raised to this (Linux: `min_pmtu`).
@@ -115,7 +115,7 @@ impl<P: Payload> Tcp<P> {
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// From now on segments carry at most `mss` less their options, by the app's choice.
-    pub(in crate::proto::tcp) fn limit_mss(&mut self, mss: u16) {
+    pub(crate) fn limit_mss(&mut self, mss: u16) {
         let mss = less_options(mss, self.connection);
         let connection = &mut *self.connection;
         connection.path.mss_max = connection.path.mss_max.min(mss);
@@ -135,7 +135,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Lowers the MSS like a report would, because full segments do not arrive although no router
     /// reports it. The losses may have been chance, so full segments are tried again soon, and
     /// later after each attempt that fails.
-    pub(in crate::proto::tcp) fn avoid_black_hole(&mut self, mss: u16) {
+    pub(crate) fn avoid_black_hole(&mut self, mss: u16) {
         let connection = &mut *self.connection;
         if connection.path.lowered_at_s == 0 {
             connection.path.black_holes = connection.path.black_holes.saturating_add(1);
@@ -150,7 +150,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// and sent again in shorter ones. Whether longer ones pass again is probed as after a router's
     /// claim.
     #[cold]
-    pub(in crate::proto::tcp) fn fit_link(&mut self, mss: u16) {
+    pub(crate) fn fit_link(&mut self, mss: u16) {
         if self.connection.state == State::SynSent {
             // No segment is agreed on to be longer than our own receive MSS.
             self.connection.rcv.mss = mss;
@@ -161,7 +161,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// The retransmission timer has expired: the claim that a segment was too large may have been
     /// true.
-    pub(in crate::proto::tcp) fn accept_path_mtu(&mut self) {
+    pub(crate) fn accept_path_mtu(&mut self) {
         let (mss, seq) = (self.connection.path.claimed_mss, self.connection.path.claimed_seq);
         let is_on_its_way = seq.is_at_least(self.connection.snd.una) && seq.is_before(self.connection.snd.nxt);
         if mss != 0 && is_on_its_way {
@@ -173,7 +173,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// The path may have changed: the negotiated size is tried again, and a router reports if it is
     /// too large.
     #[cold]
-    pub(in crate::proto::tcp) fn raise_mss(&mut self) {
+    pub(crate) fn raise_mss(&mut self) {
         let now_s = mss_lowered_stamp(self.now);
         if now_s.wrapping_sub(self.connection.path.lowered_at_s) < self.connection.mss_age_s() {
             return;
@@ -193,7 +193,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// A chunk has arrived while full segments are on trial: if it was one, they pass.
     #[cold]
-    pub(in crate::proto::tcp) fn confirm_mtu_probe(&mut self, seq: Seq, len: u32) {
+    pub(crate) fn confirm_mtu_probe(&mut self, seq: Seq, len: u32) {
         let connection = &mut *self.connection;
         if len >= connection.snd.mss.into() && seq.is_at_least(connection.path.claimed_seq) {
             connection.end_trial();

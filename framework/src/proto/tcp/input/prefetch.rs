@@ -6,10 +6,10 @@
 //! It only returns addresses, and accepts a slot as a hint for the next segment's lookup. A wrong
 //! hint costs a load.
 
-use super::super::machine::{FlowKey, Tcp};
-use super::super::state::connection::Connection;
 use crate::proto::Flow;
 use crate::proto::table::Key;
+use crate::proto::tcp::machine::{FlowKey, Tcp};
+use crate::proto::tcp::state::connection::Connection;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;

@@ -13,18 +13,18 @@
 
 use core::net::Ipv4Addr;
 
-use super::super::event::ListenerId;
-use super::super::input::arrival::TcpDrop;
-use super::super::machine::{Shared, Tcp};
-use super::super::payload::Payload;
-use super::super::state::connection::{Connection, Counted};
 use super::listener::Listener;
 use super::secret::Secret;
 use crate::proto::slab::NIL;
+use crate::proto::tcp::event::ListenerId;
+use crate::proto::tcp::input::arrival::TcpDrop;
+use crate::proto::tcp::machine::{Shared, Tcp};
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::state::connection::{Connection, Counted};
 
 /// The counts of accepted connections.
 #[derive(Debug)]
-pub(in crate::proto::tcp) struct Admission {
+pub(crate) struct Admission {
     places: usize,
     places_max: usize,
     listeners: Box<[Sessions]>,
@@ -40,7 +40,7 @@ struct Sessions {
 
 impl Admission {
     /// Allocates all its memory here.
-    pub(in crate::proto::tcp) fn new(places_max: usize, listeners_max: usize, connections_max: usize) -> Self {
+    pub(crate) fn new(places_max: usize, listeners_max: usize, connections_max: usize) -> Self {
         let nobody = Sessions { listener: ListenerId(NIL), count: 0 };
         Self {
             places: 0,
@@ -51,13 +51,13 @@ impl Admission {
     }
 
     /// Slots that remote clients may still take, if they are free.
-    pub(in crate::proto::tcp) fn left(&self) -> usize {
+    pub(crate) fn left(&self) -> usize {
         self.places_max - self.places
     }
 
     /// Sessions of all addresses.
     #[cfg(test)]
-    pub(in crate::proto::tcp) fn sessions(&self) -> u32 {
+    pub(crate) fn sessions(&self) -> u32 {
         self.sources.counters[..self.sources.row_len].iter().sum()
     }
 
@@ -72,20 +72,20 @@ impl Admission {
 
 impl<P: Payload> Shared<P> {
     /// A remote client's handshake begins.
-    pub(in crate::proto::tcp) fn count_place(&mut self, connection: &mut Connection) {
+    pub(crate) fn count_place(&mut self, connection: &mut Connection) {
         connection.counted.insert(Counted::PLACE);
         self.admission.places += 1;
     }
 
     /// A remote client's handshake is done.
-    pub(in crate::proto::tcp) fn count_session(&mut self, connection: &mut Connection) {
+    pub(crate) fn count_session(&mut self, connection: &mut Connection) {
         connection.counted.insert(Counted::SESSION);
         *self.admission.of_listener(connection.accepted_by.id) += 1;
         self.admission.sources.add(&self.secret, *connection.flow.remote.ip());
     }
 
     /// A connection is over, opened by either side.
-    pub(in crate::proto::tcp) fn count_out(&mut self, connection: &mut Connection) {
+    pub(crate) fn count_out(&mut self, connection: &mut Connection) {
         let was = core::mem::take(&mut connection.counted);
         if was.has(Counted::PLACE) {
             self.admission.places -= 1;
@@ -133,7 +133,7 @@ impl<P: Payload> Tcp<P> {
 /// collides in all of them. So the memory does not depend on the number of addresses. A keyed hash
 /// chooses the counters, so that an attacker cannot choose collisions.
 #[derive(Debug)]
-pub(in crate::proto::tcp) struct Sources {
+pub(crate) struct Sources {
     counters: Box<[u32]>,
     /// Counters of a row.
     row_len: usize,
@@ -148,15 +148,15 @@ const ROW_LEN_MIN: usize = 1_024;
 
 impl Sources {
     /// Bytes for each connection of a large table.
-    pub(in crate::proto::tcp) const ENTRY_LEN: usize = ROWS * size_of::<u32>() / 8;
+    pub(crate) const ENTRY_LEN: usize = ROWS * size_of::<u32>() / 8;
 
-    pub(in crate::proto::tcp) fn new(connections_max: usize) -> Self {
+    pub(crate) fn new(connections_max: usize) -> Self {
         let row_len = Self::row_len(connections_max);
         Self { counters: vec![0; ROWS * row_len].into_boxed_slice(), row_len }
     }
 
     /// The bytes that `new(connections_max)` allocates.
-    pub(in crate::proto::tcp) fn bytes(connections_max: usize) -> usize {
+    pub(crate) fn bytes(connections_max: usize) -> usize {
         ROWS * Self::row_len(connections_max) * size_of::<u32>()
     }
 

@@ -4,13 +4,13 @@
 
 use core::net::SocketAddrV4;
 
-use super::super::event::{ConnectionId, ListenerId};
-use super::super::machine::Tcp;
-use super::super::payload::Payload;
-use super::super::segment::SynOptions;
-use super::super::seq::Seq;
-use super::super::state::connection::{AppFlags, Connection, InputFlags, State};
 use crate::proto::Flow;
+use crate::proto::tcp::event::{ConnectionId, ListenerId};
+use crate::proto::tcp::machine::Tcp;
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::segment::SynOptions;
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::state::connection::{AppFlags, Connection, InputFlags, State};
 use crate::time::{Duration, Instant};
 
 /// Bytes of the timestamps option, which the segment size is less by.
@@ -49,16 +49,16 @@ pub struct Departed {
 
 /// A connection that begins here, and was another machine's.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::proto::tcp) struct Arriving {
-    pub(in crate::proto::tcp) iss: Seq,
-    pub(in crate::proto::tcp) timestamp: u32,
+pub(crate) struct Arriving {
+    pub(crate) iss: Seq,
+    pub(crate) timestamp: u32,
     /// The number that the peer sends next: it has the acknowledgment of all before.
-    pub(in crate::proto::tcp) next: Seq,
+    pub(crate) next: Seq,
 }
 
 /// Flows of connections that have left, and until when their segments are dropped.
 #[derive(Debug, Default)]
-pub(in crate::proto::tcp) struct Handovers {
+pub(crate) struct Handovers {
     departed: Vec<(Flow, Instant)>,
     /// Where listeners were that have handed their handshakes over, and until when SYNs to them are
     /// dropped.
@@ -70,36 +70,36 @@ pub(in crate::proto::tcp) struct Handovers {
 }
 
 impl Handovers {
-    pub(in crate::proto::tcp) fn is_arriving(&self) -> bool {
+    pub(crate) fn is_arriving(&self) -> bool {
         self.arriving.is_some()
     }
 
-    pub(in crate::proto::tcp) fn take_arriving(&mut self) -> Option<Arriving> {
+    pub(crate) fn take_arriving(&mut self) -> Option<Arriving> {
         self.arriving.take()
     }
 
     /// When a connection is looked at whose data may have been lost on the way here: its peer knows
     /// that it has arrived, and does not send it again.
-    pub(in crate::proto::tcp) fn complete_by(&self, id: ConnectionId, now: Instant) -> Option<Instant> {
+    pub(crate) fn complete_by(&self, id: ConnectionId, now: Instant) -> Option<Instant> {
         self.incomplete.iter().any(|(other, _)| *other == id).then_some(now + COMPLETE_WITHIN)
     }
 
     /// The number that the peer of such a connection sends next, once.
-    pub(in crate::proto::tcp) fn take_incomplete(&mut self, id: ConnectionId) -> Option<Seq> {
+    pub(crate) fn take_incomplete(&mut self, id: ConnectionId) -> Option<Seq> {
         let place = self.incomplete.iter().position(|(other, _)| *other == id)?;
         Some(self.incomplete.swap_remove(place).1)
     }
 
     /// Whether this machine has stopped listening at a local end a moment ago, where others still
     /// do: the peer sends its SYN again, to one of them.
-    pub(in crate::proto::tcp) fn listens_elsewhere(&self, local: SocketAddrV4, now: Instant) -> bool {
+    pub(crate) fn listens_elsewhere(&self, local: SocketAddrV4, now: Instant) -> bool {
         let is_it =
             |at: &SocketAddrV4| at.port() == local.port() && (at.ip().is_unspecified() || at.ip() == local.ip());
         self.arriving.is_none() && self.left.iter().any(|(at, until)| is_it(at) && now < *until)
     }
 
     /// Whether a connection of this flow has left a moment ago, and does not come back.
-    pub(in crate::proto::tcp) fn has_left(&mut self, flow: Flow, now: Instant) -> bool {
+    pub(crate) fn has_left(&mut self, flow: Flow, now: Instant) -> bool {
         if self.arriving.is_some() {
             self.departed.retain(|(departed, _)| *departed != flow);
         }

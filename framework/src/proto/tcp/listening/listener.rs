@@ -2,10 +2,10 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use super::super::event::{ListenError, ListenerId, OptionError};
-use super::super::options::{ConnectionOptions, Keepalive};
 use crate::proto::slab::{NIL, Slab};
 use crate::proto::table::{Key, Table};
+use crate::proto::tcp::event::{ListenError, ListenerId, OptionError};
+use crate::proto::tcp::options::{ConnectionOptions, Keepalive};
 use crate::proto::{ConsumerId, Flow, HashSeed, TokenBucket};
 use crate::time::Instant;
 
@@ -82,7 +82,7 @@ pub enum AcceptDecision {
     Ignore,
 }
 
-pub(in crate::proto::tcp) struct Listener {
+pub(crate) struct Listener {
     pub(in crate::proto::tcp) id: ListenerId,
     pub(in crate::proto::tcp) local: SocketAddrV4,
     pub(in crate::proto::tcp) options: ListenOptions,
@@ -111,9 +111,9 @@ impl Listener {
     }
 }
 
-pub(in crate::proto::tcp) struct Listeners {
+pub(crate) struct Listeners {
     by_local: Table<LocalKey, u32>,
-    pub(in crate::proto::tcp) slots: Slab<Listener>,
+    pub(crate) slots: Slab<Listener>,
     refusal: Refusal,
     seed: HashSeed,
     /// Generation of the last that was opened. Never all ones, with which no listener's id begins.
@@ -152,18 +152,14 @@ fn key(local: SocketAddrV4) -> LocalKey {
 const SHARERS: u64 = 0x73_6861_7265;
 
 impl Listeners {
-    pub(in crate::proto::tcp) fn new(capacity: usize, seed: HashSeed) -> Self {
+    pub(crate) fn new(capacity: usize, seed: HashSeed) -> Self {
         let (by_local, slots) = (Table::new(capacity, seed), Slab::new(capacity));
         Self { by_local, slots, refusal: Refusal::NONE, seed: seed.derive(SHARERS), generation: 0 }
     }
 
     /// Listens at `local`. The unspecified address means each address of ours that has no separate
     /// listener.
-    pub(in crate::proto::tcp) fn open(
-        &mut self,
-        local: SocketAddrV4,
-        options: &ListenOptions,
-    ) -> Result<ListenerId, ListenError> {
+    pub(crate) fn open(&mut self, local: SocketAddrV4, options: &ListenOptions) -> Result<ListenerId, ListenError> {
         let out_of_range = |option, range| Err(ListenError::Option(OptionError { option, range }));
         if local.port() == 0 {
             return out_of_range("port", "1 to 65535");
@@ -207,12 +203,12 @@ impl Listeners {
     }
 
     /// The listener of that name, where it still exists.
-    pub(in crate::proto::tcp) fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
+    pub(crate) fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
         self.slots.get_mut(id.slot()).filter(|listener| listener.id == id)
     }
 
     /// Closes a listener. Connections that it accepted stay.
-    pub(in crate::proto::tcp) fn close(&mut self, id: ListenerId) -> bool {
+    pub(crate) fn close(&mut self, id: ListenerId) -> bool {
         let Some(local) = self.get_mut(id).map(|listener| listener.local) else { return false };
         self.refusal = Refusal::NONE;
         let first = self.by_local.remove(key(local)).unwrap_or(NIL);
@@ -228,7 +224,7 @@ impl Listeners {
 
     /// Whether the listener that `flow` is for is over its rate. Takes no token.
     #[inline]
-    pub(in crate::proto::tcp) fn refuses(&mut self, flow: Flow, now: Instant) -> bool {
+    pub(crate) fn refuses(&mut self, flow: Flow, now: Instant) -> bool {
         self.refusal.local == key(flow.local) && now < self.refusal.until || self.begins_to_refuse(flow, now)
     }
 
@@ -245,13 +241,13 @@ impl Listeners {
     }
 
     /// The listener at `local`; of several, the first.
-    pub(in crate::proto::tcp) fn find(&self, local: SocketAddrV4) -> Option<u32> {
+    pub(crate) fn find(&self, local: SocketAddrV4) -> Option<u32> {
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, local.port());
         self.by_local.get(key(local)).or_else(|| self.by_local.get(key(any))).copied()
     }
 
     /// The listener that a segment of `flow` is for.
-    pub(in crate::proto::tcp) fn choose(&self, flow: Flow) -> Option<u32> {
+    pub(crate) fn choose(&self, flow: Flow) -> Option<u32> {
         let first = self.find(flow.local)?;
         let sharers = &self.slots[first].sharers;
         if sharers.is_empty() {

@@ -3,11 +3,11 @@
 
 use core::net::SocketAddrV4;
 
-use super::super::calls::Claim;
-use super::super::machine::Tcp;
-use super::super::options::ConnectionOptions;
-use super::super::payload::Payload;
 use crate::proto::Flow;
+use crate::proto::tcp::calls::Claim;
+use crate::proto::tcp::machine::Tcp;
+use crate::proto::tcp::options::ConnectionOptions;
+use crate::proto::tcp::payload::Payload;
 use crate::time::Instant;
 
 impl<P: Payload> Tcp<P> {

@@ -5,11 +5,11 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use crate::proto::{Flow, HashSeed};
 use crate::time::Instant;
 
-use super::super::seq::Seq;
+use crate::proto::tcp::seq::Seq;
 
 /// The machine's secrets, a key for each use: the numbers of one use reveal nothing about another.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::proto::tcp) struct Secret {
+pub(crate) struct Secret {
     isn: HashSeed,
     port: HashSeed,
     timestamp: HashSeed,
@@ -19,40 +19,40 @@ pub(in crate::proto::tcp) struct Secret {
 }
 
 impl Secret {
-    pub(in crate::proto::tcp) fn new(seed: HashSeed) -> Self {
+    pub(crate) fn new(seed: HashSeed) -> Self {
         let [isn, port, timestamp, cookie, noise, source] = [1, 2, 3, 4, 5, 6].map(|purpose| seed.derive(purpose));
         Self { isn, port, timestamp, cookie, noise, source }
     }
 
     /// RFC 6528 3: ISN = M + F(localip, localport, remoteip, remoteport, secretkey), where M ticks
     /// every 4 µs.
-    pub(in crate::proto::tcp) fn isn(&self, flow: Flow, now: Instant) -> Seq {
+    pub(crate) fn isn(&self, flow: Flow, now: Instant) -> Seq {
         Seq((now.as_nanos() / 4_096) as u32) + hash(&self.isn, flow) as u32
     }
 
     /// The offset of the search for a port (RFC 6056 3.3.3): F(localip, remoteip, remoteport,
     /// secretkey).
-    pub(in crate::proto::tcp) fn port_offset(&self, flow: Flow) -> u32 {
+    pub(crate) fn port_offset(&self, flow: Flow) -> u32 {
         hash(&self.port, flow) as u32
     }
 
     /// The offset of our clock in timestamps (RFC 7323 7.1).
-    pub(in crate::proto::tcp) fn timestamp_offset(&self, flow: Flow) -> u32 {
+    pub(crate) fn timestamp_offset(&self, flow: Flow) -> u32 {
         hash(&self.timestamp, flow) as u32
     }
 
     /// The authentication of a SYN cookie: `said` contains all encoded fields (RFC 4987 3.6).
-    pub(in crate::proto::tcp) fn cookie(&self, flow: Flow, said: u64) -> u64 {
+    pub(crate) fn cookie(&self, flow: Flow, said: u64) -> u64 {
         self.cookie.sip(&[word(flow.local), word(flow.remote), said])
     }
 
     /// A number that is unpredictable before its second.
-    pub(in crate::proto::tcp) fn noise(&self, second: u32) -> u32 {
+    pub(crate) fn noise(&self, second: u32) -> u32 {
         self.noise.sip(&[second.into()]) as u32
     }
 
     /// The counters of an address's connections.
-    pub(in crate::proto::tcp) fn source(&self, address: Ipv4Addr) -> u64 {
+    pub(crate) fn source(&self, address: Ipv4Addr) -> u64 {
         self.source.sip(&[address.to_bits().into()])
     }
 }

@@ -12,10 +12,10 @@
 //! added to the hash, as on Linux. So where the segment with the cookie is late or lost, the
 //! segments after it can be recognized as possibly belonging to it.
 
-use super::super::segment::SynOptions;
-use super::super::seq::Seq;
 use super::secret::Secret;
 use crate::proto::Flow;
+use crate::proto::tcp::segment::SynOptions;
+use crate::proto::tcp::seq::Seq;
 use crate::time::{Duration, Instant};
 
 /// The values that a peer's MSS is rounded down to: Ethernet, less tunnels, jumbo frames, and the
@@ -26,7 +26,7 @@ const MSS: [u16; 8] = [64, 536, 1220, 1360, 1400, 1440, 1460, 8960];
 const STEP_SHIFT: u32 = 36;
 const STEP_BITS: u32 = 5;
 /// How long after the last cookie was sent one may come back.
-pub(in crate::proto::tcp) const LIFETIME: Duration = Duration::from_nanos(2 << STEP_SHIFT);
+pub(crate) const LIFETIME: Duration = Duration::from_nanos(2 << STEP_SHIFT);
 
 /// Bytes that a peer may send on the cookie alone: the window that came with it, which is not
 /// scaled.
@@ -39,26 +39,20 @@ const ECN_BIT: u32 = 1 << 5;
 const OPTIONS_MASK: u32 = 0x3f;
 
 /// The number of the SYN-ACK that answers a peer's SYN.
-pub(in crate::proto::tcp) fn encode(secret: &Secret, flow: Flow, peer_isn: Seq, mss: u16, now: Instant) -> Seq {
+pub(crate) fn encode(secret: &Secret, flow: Flow, peer_isn: Seq, mss: u16, now: Instant) -> Seq {
     let mss_idx = MSS.iter().rposition(|&known| known <= mss).unwrap_or(0) as u32;
     seal(secret, flow, peer_isn, step(now) << 3 | mss_idx)
 }
 
 /// The MSS that a cookie encodes, if it is ours, for this peer, and not old.
-pub(in crate::proto::tcp) fn check(
-    secret: &Secret,
-    flow: Flow,
-    peer_isn: Seq,
-    cookie: Seq,
-    now: Instant,
-) -> Option<u16> {
+pub(crate) fn check(secret: &Secret, flow: Flow, peer_isn: Seq, cookie: Seq, now: Instant) -> Option<u16> {
     let low = cookie.0 & 0xff;
     (is_young(low, now) && seal(secret, flow, peer_isn, low) == cookie).then(|| MSS[(low & 7) as usize])
 }
 
 /// Whether a peer that was sent `cookie` may have reached `seq`: until the segment with the cookie
 /// arrives, that is not confirmed. One random number in 4,000 passes.
-pub(in crate::proto::tcp) fn may_be_before(secret: &Secret, flow: Flow, seq: Seq, cookie: Seq, now: Instant) -> bool {
+pub(crate) fn may_be_before(secret: &Secret, flow: Flow, seq: Seq, cookie: Seq, now: Instant) -> bool {
     let low = cookie.0 & 0xff;
     let sent = (seal(secret, flow, seq, low).0 >> 8).wrapping_sub(cookie.0 >> 8) & 0x00ff_ffff;
     is_young(low, now) && sent <= WINDOW_MAX
@@ -79,7 +73,7 @@ fn seal(secret: &Secret, flow: Flow, peer_isn: Seq, low: u32) -> Seq {
 
 /// Our timestamp with a peer's options in it: at most 64 ms before `clock`, so that later ones are
 /// newer.
-pub(in crate::proto::tcp) fn stamp(clock: u32, options: &SynOptions, ecn: bool) -> u32 {
+pub(crate) fn stamp(clock: u32, options: &SynOptions, ecn: bool) -> u32 {
     let scale = options.window_scale.map_or(SCALE_NONE, |shift| u32::from(shift.min(14)));
     let bits = scale | if options.sack_permitted { SACK_BIT } else { 0 } | if ecn { ECN_BIT } else { 0 };
     let stamp = clock & !OPTIONS_MASK | bits;
@@ -87,7 +81,7 @@ pub(in crate::proto::tcp) fn stamp(clock: u32, options: &SynOptions, ecn: bool) 
 }
 
 /// The options that come back in a timestamp's echo, and ECN.
-pub(in crate::proto::tcp) fn read_stamp(echo_reply: u32) -> (SynOptions, bool) {
+pub(crate) fn read_stamp(echo_reply: u32) -> (SynOptions, bool) {
     let scale = echo_reply & 0xf;
     let window_scale = (scale != SCALE_NONE).then_some(scale as u8);
     let options = SynOptions { mss: None, window_scale, sack_permitted: echo_reply & SACK_BIT != 0 };

@@ -8,17 +8,17 @@
 //! The chunks in flight are in a lane in the order of their transmission, so that loss detection
 //! reads only the lost chunks and one more (RFC 8985 6.2 step 5 reads all).
 
-use super::super::machine::Context;
-use super::super::output::interface::Output;
-use super::super::output::transmit::Sending;
-use super::super::payload::Payload;
-use super::super::segment::Segment;
-use super::super::seq::Seq;
-use super::super::state::connection::{Connection, InputFlags, LossFlags, Micros, Recovery, RetransmitTimer};
-use super::super::state::queue::Lane;
 use super::recovery::{AckSample, Newest};
 use super::rtt::GRANULARITY_US;
 use crate::proto::slab::NIL;
+use crate::proto::tcp::machine::Context;
+use crate::proto::tcp::output::interface::Output;
+use crate::proto::tcp::output::transmit::Sending;
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::segment::Segment;
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::state::connection::{Connection, InputFlags, LossFlags, Micros, Recovery, RetransmitTimer};
+use crate::proto::tcp::state::queue::Lane;
 use crate::proto::wheel::Wheel;
 use crate::time::{Duration, Instant};
 
@@ -34,13 +34,7 @@ const PROBE_TIMEOUT_INITIAL: Duration = Duration::from_secs(1);
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// A chunk with that end has arrived (RFC 8985 6.2, steps 1 to 3).
     #[inline]
-    pub(in crate::proto::tcp) fn note_delivered(
-        &mut self,
-        end: Seq,
-        sent_at: Instant,
-        resent: u8,
-        ack_sample: &mut AckSample,
-    ) {
+    pub(crate) fn note_delivered(&mut self, end: Seq, sent_at: Instant, resent: u8, ack_sample: &mut AckSample) {
         let connection = &mut *self.connection;
         // Compares with the state before this acknowledgment: it reports several in the order of
         // its blocks.
@@ -70,7 +64,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// Adapts the reordering window to the peer's reports (RFC 8985 6.2 step 4).
-    pub(in crate::proto::tcp) fn adapt_reordering(&mut self, has_dsack: bool) {
+    pub(crate) fn adapt_reordering(&mut self, has_dsack: bool) {
         let connection = &mut *self.connection;
         if has_dsack && !connection.has(LossFlags::DSACK_ROUND) {
             connection.set(LossFlags::DSACK_ROUND);
@@ -83,7 +77,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// Marks lost chunks, and records by when those still missing will be lost too (RFC 8985 6.2
     /// step 5).
-    pub(in crate::proto::tcp) fn detect_losses(&mut self, ack_sample: &mut AckSample) {
+    pub(crate) fn detect_losses(&mut self, ack_sample: &mut AckSample) {
         let wait = self.connection.rack.rtt.span() + self.connection.reordering_window().span();
         loop {
             let (connection, chunks) = (&mut *self.connection, &self.shared.chunks);
@@ -106,7 +100,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// The time allowed for reordering is over (RFC 8985 6.3).
-    pub(in crate::proto::tcp) fn on_reordering(&mut self) {
+    pub(crate) fn on_reordering(&mut self) {
         let mut ack_sample = AckSample::default();
         self.detect_losses(&mut ack_sample);
         if ack_sample.lost > 0 {
@@ -122,7 +116,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// The probe's original deadline. Data that was sent since has moved it, which is computed only
     /// now.
-    pub(in crate::proto::tcp) fn on_probe_time(&mut self, at: Instant) {
+    pub(crate) fn on_probe_time(&mut self, at: Instant) {
         let due = self.probe_due(at);
         if self.connection.has(LossFlags::PROBE_OUT) || due <= self.now {
             return self.on_probe();
@@ -132,7 +126,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// No acknowledgment for two round trips: one more segment makes the peer answer (RFC 8985
     /// 7.3).
-    pub(in crate::proto::tcp) fn on_probe(&mut self) {
+    pub(crate) fn on_probe(&mut self) {
         if self.connection.snd.flight() == 0 {
             return;
         }
@@ -207,7 +201,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// A chunk has left while a probe is due: it is the probe.
     #[cold]
-    pub(in crate::proto::tcp) fn note_probe(&mut self, is_resent: bool) {
+    pub(crate) fn note_probe(&mut self, is_resent: bool) {
         let connection = &mut *self.connection;
         connection.clear(LossFlags::PROBE_DUE | LossFlags::PROBE_IS_RESENT);
         connection.set(LossFlags::PROBE_OUT);
@@ -219,7 +213,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// The outcome of the probe (RFC 8985 7.4.2).
-    pub(in crate::proto::tcp) fn end_probe(&mut self, segment: &Segment, ack_sample: &AckSample) {
+    pub(crate) fn end_probe(&mut self, segment: &Segment, ack_sample: &AckSample) {
         let connection = &mut *self.connection;
         let end = connection.rack.probe_end;
         if ack_sample.delivered > 0 {
@@ -254,7 +248,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// Data has arrived, or was found lost: the retransmission timer changes its purpose, or
     /// restarts.
-    pub(in crate::proto::tcp) fn reset_timer(&mut self, ack_sample: &AckSample) {
+    pub(crate) fn reset_timer(&mut self, ack_sample: &AckSample) {
         let connection = &mut *self.connection;
         if let Some(at) = ack_sample.lost_by {
             connection.clock.start(RetransmitTimer::Reordering, at);
@@ -278,7 +272,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Sets the retransmission timer for the data in flight: a probe where one is allowed, or the
     /// timeout (RFC 6298 5.3, RFC 8985 7.2).
     #[inline(always)]
-    pub(in crate::proto::tcp) fn set_timer(&mut self) {
+    pub(crate) fn set_timer(&mut self) {
         let connection = &mut *self.connection;
         if connection.snd.flight() != 0 {
             self.out_of_line().restart_timer();
@@ -287,7 +281,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
         }
     }
 
-    pub(in crate::proto::tcp) fn restart_timer(&mut self) {
+    pub(crate) fn restart_timer(&mut self) {
         self.connection.run_timer(self.is_alone(), self.now);
     }
 
@@ -308,7 +302,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// A second segment is in flight, so the peer has no reason to delay its acknowledgment any
     /// more.
     #[cold]
-    pub(in crate::proto::tcp) fn reschedule_tlp(&mut self) {
+    pub(crate) fn reschedule_tlp(&mut self) {
         if self.connection.has(LossFlags::PROBE_OUT) {
             return;
         }
@@ -318,7 +312,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// Whether just two segments are in flight.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn has_two_in_flight(&self) -> bool {
+    pub(crate) fn has_two_in_flight(&self) -> bool {
         let Lane { head, tail } = self.connection.send.in_flight;
         self.shared.chunks.get(tail).is_some_and(|last| last.earlier == head)
     }
@@ -335,7 +329,7 @@ impl Connection {
     /// All data before SND.UNA has arrived, and nothing is missing: the last of it was sent at
     /// `sent_at`, and took `rtt` (RFC 8985 6.2, steps 1 to 3).
     #[inline(always)]
-    pub(in crate::proto::tcp) fn note_delivered_in_order(&mut self, sent_at: Instant, rtt: Micros) {
+    pub(crate) fn note_delivered_in_order(&mut self, sent_at: Instant, rtt: Micros) {
         let end = self.snd.una;
         self.rack_segment.xmit_ts = sent_at;
         (self.rack.end_seq, self.rack.fack, self.rack.rtt) = (end, end, rtt);
@@ -354,7 +348,7 @@ impl Connection {
     }
 
     /// A recovery is over: one more without a D-SACK.
-    pub(in crate::proto::tcp) fn count_recovery(&mut self) {
+    pub(crate) fn count_recovery(&mut self) {
         self.reordering.wnd_persist = self.reordering.wnd_persist.saturating_sub(1);
         if self.reordering.wnd_persist == 0 {
             self.reordering.wnd_mult = 1;
@@ -363,7 +357,7 @@ impl Connection {
 
     /// Starts the retransmission timer now; the caller knows whether a single segment is in flight.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn run_timer(&mut self, is_alone: bool, now: Instant) {
+    pub(crate) fn run_timer(&mut self, is_alone: bool, now: Instant) {
         let (timer, at) = match self.may_probe() {
             true => (RetransmitTimer::Probe, now + self.probe_timeout(is_alone)),
             false => self.without_first_probe(is_alone, now),
@@ -425,7 +419,7 @@ impl Connection {
 
     /// Whether a loss was found, and its data is not yet known to have arrived.
     #[inline]
-    pub(in crate::proto::tcp) fn is_recovering(&self) -> bool {
+    pub(crate) fn is_recovering(&self) -> bool {
         matches!(self.recovery, Recovery::Fast | Recovery::Loss | Recovery::Probing)
     }
 

@@ -12,16 +12,16 @@
 //! (Eifel, RFC 3522 and RFC 4015), by duplicates that the peer reports (RFC 3708), by F-RTO (RFC
 //! 5682).
 
-use super::super::machine::Context;
-use super::super::output::interface::Output;
-use super::super::payload::Payload;
-use super::super::segment::{Range, Segment};
-use super::super::seq::Seq;
-use super::super::state::connection::{
+use crate::proto::slab::NIL;
+use crate::proto::tcp::machine::Context;
+use crate::proto::tcp::output::interface::Output;
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::segment::{Range, Segment};
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::state::connection::{
     Connection, InputFlags, LossFlags, Micros, OutputFlags, Prr, Recovery, RetransmitTimer, Undo,
 };
-use super::super::state::queue::{RESENT, SACKED, SENT};
-use crate::proto::slab::NIL;
+use crate::proto::tcp::state::queue::{RESENT, SACKED, SENT};
 use crate::time::{Duration, Instant};
 
 /// Retransmissions in a row until the path is doubted (RFC 9293 3.8.3: three at least).
@@ -36,49 +36,49 @@ const SAFE_MSS: [u16; 2] = [1024, 512];
 /// The new information in an acknowledgment. `input` creates it for each acknowledgment, and `loss`
 /// completes it while it compares SACK blocks and looks for losses.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::proto::tcp) struct AckSample {
+pub(crate) struct AckSample {
     /// SND.UNA has moved.
-    pub(in crate::proto::tcp) advanced: bool,
+    pub(crate) advanced: bool,
     /// Bytes that arrived, by number or by SACK.
-    pub(in crate::proto::tcp) delivered: u32,
+    pub(crate) delivered: u32,
     /// Bytes acknowledged by number, including those that SACK had reported before.
-    pub(in crate::proto::tcp) acked: u32,
+    pub(crate) acked: u32,
     /// It repeats an earlier acknowledgment, and has no data (RFC 5681 2).
-    pub(in crate::proto::tcp) is_duplicate: bool,
+    pub(crate) is_duplicate: bool,
     /// Bytes found lost.
-    pub(in crate::proto::tcp) lost: u32,
+    pub(crate) lost: u32,
     /// Data from before that is still missing by then is lost too.
-    pub(in crate::proto::tcp) lost_by: Option<Instant>,
+    pub(crate) lost_by: Option<Instant>,
     /// Data arrived that was sent only once, and before the recovery began.
-    pub(in crate::proto::tcp) originals: bool,
+    pub(crate) originals: bool,
     /// When the first of those acknowledged by number was sent.
-    pub(in crate::proto::tcp) oldest_sent_at: Option<Instant>,
+    pub(crate) oldest_sent_at: Option<Instant>,
     /// When the last of all that has arrived was sent, where that is known.
-    pub(in crate::proto::tcp) newest: Newest,
+    pub(crate) newest: Newest,
     /// Among those acknowledged by number is one that was sent more than once.
-    pub(in crate::proto::tcp) resent: bool,
+    pub(crate) resent: bool,
     /// TSecr.
-    pub(in crate::proto::tcp) echo: Option<u32>,
+    pub(crate) echo: Option<u32>,
     /// RACK.fack as it was before.
-    pub(in crate::proto::tcp) fack: Seq,
+    pub(crate) fack: Seq,
     /// A duplicate that the peer reports.
-    pub(in crate::proto::tcp) dsack: Option<Range>,
+    pub(crate) dsack: Option<Range>,
     /// With this acknowledgment all retransmissions of this recovery were duplicates.
-    pub(in crate::proto::tcp) resends_were_needless: bool,
+    pub(crate) resends_were_needless: bool,
 }
 
 /// The data that was sent last, of that which an acknowledgment reports.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::proto::tcp) struct Newest {
-    pub(in crate::proto::tcp) sent_at: Instant,
+pub(crate) struct Newest {
+    pub(crate) sent_at: Instant,
     /// Whether we know which transmission arrived: there was only one, or the peer echoes the
     /// timestamp of one.
-    pub(in crate::proto::tcp) is_known: bool,
+    pub(crate) is_known: bool,
 }
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// The connection is established: it may begin to send (RFC 5681 3.1).
-    pub(in crate::proto::tcp) fn begin_congestion(&mut self) {
+    pub(crate) fn begin_congestion(&mut self) {
         let connection = &mut *self.connection;
         let was_resent = connection.clock.backoff > 0;
         if !was_resent && connection.clock.unacked_since != Instant::MAX {
@@ -105,7 +105,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// The next chunk to send again, where the congestion window has room for it.
-    pub(in crate::proto::tcp) fn next_lost(&mut self) -> Option<u32> {
+    pub(crate) fn next_lost(&mut self) -> Option<u32> {
         let connection = &*self.connection;
         let idx = connection.loss.lost.head;
         // F-RTO sends new data first, because the old data may not be lost at all (RFC 5682 2.1
@@ -121,7 +121,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// Bytes that the congestion window has room for.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn cwnd_room(&mut self) -> u32 {
+    pub(crate) fn cwnd_room(&mut self) -> u32 {
         let connection = &mut *self.connection;
         let pipe = connection.pipe();
         if connection.is_unlimited() {
@@ -160,7 +160,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// A chunk has left: SND.NXT is behind it.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn on_sent(&mut self, idx: u32, is_resent: bool) {
+    pub(crate) fn on_sent(&mut self, idx: u32, is_resent: bool) {
         self.mark_sent(idx, is_resent);
         let seq_len = self.shared.chunks[idx].seq_len();
         self.on_its_way(seq_len, is_resent);
@@ -168,7 +168,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// A chunk of `seq_len` numbers was marked as sent: does the other bookkeeping.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn on_its_way(&mut self, seq_len: u32, is_resent: bool) {
+    pub(crate) fn on_its_way(&mut self, seq_len: u32, is_resent: bool) {
         let connection = &mut *self.connection;
         if connection.clock.unacked_since == Instant::MAX {
             connection.clock.wait_since(self.now);
@@ -204,7 +204,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// Processes an ACK during loss recovery, or one that starts it.
-    pub(in crate::proto::tcp) fn recover(&mut self, segment: &Segment, ack_sample: &mut AckSample, is_congested: bool) {
+    pub(crate) fn recover(&mut self, segment: &Segment, ack_sample: &mut AckSample, is_congested: bool) {
         let was = self.connection.recovery;
         if ack_sample.resends_were_needless || self.is_echo_of_original(ack_sample) {
             self.undo();
@@ -262,7 +262,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// Something is lost: the window is reduced, once in a round trip.
-    pub(in crate::proto::tcp) fn enter_recovery(&mut self) {
+    pub(crate) fn enter_recovery(&mut self) {
         let connection = &mut *self.connection;
         match connection.recovery {
             Recovery::Fast | Recovery::Loss | Recovery::Probing => return,
@@ -286,7 +286,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// The window while it shrinks: in proportion to the data that arrives, so that the sender
     /// never stops (RFC 6937 3).
-    pub(in crate::proto::tcp) fn reduce_window(&mut self, ack_sample: &AckSample) {
+    pub(crate) fn reduce_window(&mut self, ack_sample: &AckSample) {
         let connection = &mut *self.connection;
         if connection.is_unlimited() {
             return;
@@ -348,7 +348,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// The retransmission timer has run out (RFC 6298 5.4 to 5.7, RFC 5681 3.1).
-    pub(in crate::proto::tcp) fn on_timeout(&mut self) {
+    pub(crate) fn on_timeout(&mut self) {
         let connection = &mut *self.connection;
         if connection.snd.flight() == 0 {
             return;
@@ -378,7 +378,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// From R1 retransmissions on the path is doubted (RFC 9293 3.8.3).
-    pub(in crate::proto::tcp) fn report_path_problem(&mut self) {
+    pub(crate) fn report_path_problem(&mut self) {
         if self.connection.clock.backoff >= R1 {
             self.shared.tally.negative_advice += 1;
             self.output.negative_advice(*self.connection.flow.remote.ip());

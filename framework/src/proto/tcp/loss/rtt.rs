@@ -1,6 +1,6 @@
 //! The RTT estimate and the retransmission timeout (RFC 6298). All in microseconds.
 
-use super::super::state::connection::{Connection, Micros, coarse_seconds};
+use crate::proto::tcp::state::connection::{Connection, Micros, coarse_seconds};
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::Timestamps;
 
@@ -8,7 +8,7 @@ use crate::wire::tcp::Timestamps;
 /// eventually.
 const RTT_MIN_AGE_S: u32 = ((300 * 1_000_000_000_u64) >> 30) as u32;
 /// G of RFC 6298 2.3: the granularity of the timers.
-pub(in crate::proto::tcp) const GRANULARITY_US: u64 = 262;
+pub(crate) const GRANULARITY_US: u64 = 262;
 /// RFC 6298 2.5 allows a maximum of at least 60 s.
 const RTO_MAX_US: u64 = 60_000_000;
 /// An older timestamp is not credible.
@@ -19,7 +19,7 @@ impl Connection {
     /// not one for each round trip. So the deviation may grow at any time but shrinks only once in
     /// a round trip; otherwise one window of samples would erase it (RFC 7323 4.2, and Linux).
     #[inline(always)]
-    pub(in crate::proto::tcp) fn take_rtt(&mut self, sample: Micros, is_new_round: bool, now: Instant) {
+    pub(crate) fn take_rtt(&mut self, sample: Micros, is_new_round: bool, now: Instant) {
         let sample = sample.0.max(1);
         self.take_rtt_min(sample, now);
         let sample = u64::from(sample);
@@ -54,7 +54,7 @@ impl Connection {
     /// never be one, and the timeout would grow with each loss, to a minute. So a round trip
     /// without a timeout halves it. If it is then too short, it expires and is doubled again.
     #[cold]
-    pub(in crate::proto::tcp) fn keep_timeout(&mut self, is_new_round: bool) {
+    pub(crate) fn keep_timeout(&mut self, is_new_round: bool) {
         self.rtt.rto = match self.clock.backoff {
             0 if is_new_round => Micros(self.rtt.rto.0 / 2).max(self.measured_rto()),
             backoff => Micros::of(self.backed_off(backoff)),
@@ -75,7 +75,7 @@ impl Connection {
     /// RTTM (RFC 7323 4.1), for data that was sent again: Karn's algorithm takes no sample of it,
     /// but the echoed timestamp shows which transmission the ACK is for. Coarse: our timestamps are
     /// milliseconds.
-    pub(in crate::proto::tcp) fn echoed_rtt(&self, timestamps: Option<Timestamps>, now: Instant) -> Option<Duration> {
+    pub(crate) fn echoed_rtt(&self, timestamps: Option<Timestamps>, now: Instant) -> Option<Duration> {
         let echo = timestamps?.echo_reply;
         let ms = self.ts.now(now).wrapping_sub(echo);
         (echo != 0 && ms <= ECHO_AGE_MAX_MS).then(|| Duration::from_millis(u64::from(ms).max(1)))
@@ -84,7 +84,7 @@ impl Connection {
     /// Whether another round trip has passed: the first acknowledgment of data that was sent after
     /// the last such one.
     #[inline]
-    pub(in crate::proto::tcp) fn passes_round(&mut self) -> bool {
+    pub(crate) fn passes_round(&mut self) -> bool {
         if !self.snd.una.is_after(self.round.end) {
             return false;
         }

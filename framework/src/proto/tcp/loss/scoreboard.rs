@@ -19,24 +19,24 @@
 //! This file only marks. `rack` and `recovery` decide which chunks are lost; neither is anything
 //! sent here.
 
-use super::super::machine::Context;
-use super::super::output::interface::Output;
-use super::super::payload::Payload;
-use super::super::segment::{Range, Segment};
-use super::super::seq::Seq;
-use super::super::state::connection::{Connection, InputFlags, LossFlags, Scoreboard};
-use super::super::state::queue::{Chunks, LOST, Lane, RESENT, SACKED, SENT, is_in_lane};
 use super::recovery::AckSample;
 use crate::proto::slab::NIL;
+use crate::proto::tcp::machine::Context;
+use crate::proto::tcp::output::interface::Output;
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::segment::{Range, Segment};
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::state::connection::{Connection, InputFlags, LossFlags, Scoreboard};
+use crate::proto::tcp::state::queue::{Chunks, LOST, Lane, RESENT, SACKED, SENT, is_in_lane};
 
 /// Steps of the searches for SACK blocks, in one acknowledgment. More than the segments between two
 /// acknowledgments of a correct peer.
-pub(in crate::proto::tcp) const STEPS_MAX: u32 = 128;
+pub(crate) const STEPS_MAX: u32 = 128;
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Applies the SACK option: marks chunks that have arrived, and records them in `ack_sample`.
     /// Blocks of unsent data are ignored.
-    pub(in crate::proto::tcp) fn apply_sacks(&mut self, segment: &Segment, ack_sample: &mut AckSample) {
+    pub(crate) fn apply_sacks(&mut self, segment: &Segment, ack_sample: &mut AckSample) {
         let mut blocks = segment.sacks();
         if let Some(duplicate) = duplicate(blocks, segment.ack) {
             self.take_dsack(duplicate, ack_sample);
@@ -185,7 +185,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// The chunk counts as lost: it is to be sent again.
-    pub(in crate::proto::tcp) fn mark_lost(&mut self, idx: u32) {
+    pub(crate) fn mark_lost(&mut self, idx: u32) {
         let flags = self.shared.chunks[idx].flags;
         debug_assert!(flags & SENT != 0 && flags & SACKED == 0, "lost is what was sent and did not arrive");
         if flags & LOST != 0 && flags & RESENT == 0 {
@@ -213,7 +213,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// All chunks that are not SACKED count as lost, in the order of the numbers.
-    pub(in crate::proto::tcp) fn mark_all_lost(&mut self) {
+    pub(crate) fn mark_all_lost(&mut self) {
         let mut idx = self.connection.send.queue.head;
         while let Some(chunk) = self.shared.chunks.get(idx).filter(|chunk| chunk.has(SENT)) {
             let (flags, next) = (chunk.flags, chunk.next);
@@ -232,7 +232,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// their number, once in a recovery. They are inserted from the last to the first, because most
     /// were sent before everything in flight, and the position of each is then beside that of the
     /// previous one.
-    pub(in crate::proto::tcp) fn unmark_lost(&mut self) {
+    pub(crate) fn unmark_lost(&mut self) {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         let mut near = NIL;
         while connection.loss.lost.head != NIL {
@@ -247,7 +247,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// Clears SACK's marks: the peer has discarded the data (RFC 2018 8).
-    pub(in crate::proto::tcp) fn forget_sacks(&mut self) {
+    pub(crate) fn forget_sacks(&mut self) {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
         let mut idx = connection.send.queue.head;
         while let Some(chunk) = chunks.get_mut(idx).filter(|chunk| chunk.has(SENT)) {
@@ -263,7 +263,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// A chunk has left.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn mark_sent(&mut self, idx: u32, is_resent: bool) {
+    pub(crate) fn mark_sent(&mut self, idx: u32, is_resent: bool) {
         let now = self.now;
         if is_resent {
             return self.out_of_line().mark_resent(idx);
@@ -293,7 +293,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// Frees chunks that SND.UNA has passed, where some may be marked.
-    pub(in crate::proto::tcp) fn free_marked(&mut self, ack_sample: &mut AckSample) {
+    pub(crate) fn free_marked(&mut self, ack_sample: &mut AckSample) {
         while let Some(first) = self.shared.chunks.get(self.connection.send.queue.head) {
             if !first.has(SENT) || first.end().is_after(self.connection.snd.una) {
                 break;
@@ -347,14 +347,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// Whether SND.UNA is in the middle of the first chunk.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn is_first_cut(&self) -> bool {
+    pub(crate) fn is_first_cut(&self) -> bool {
         let first = self.shared.chunks.get(self.connection.send.queue.head);
         first.is_some_and(|first| first.has(SENT) && first.seq.is_before(self.connection.snd.una))
     }
 
     /// Frees the bytes before SND.UNA.
     #[cold]
-    pub(in crate::proto::tcp) fn cut_first(&mut self, ack_sample: &mut AckSample) {
+    pub(crate) fn cut_first(&mut self, ack_sample: &mut AckSample) {
         let connection = &mut *self.connection;
         let chunk = &mut self.shared.chunks[connection.send.queue.head];
         let count = connection.snd.una - chunk.seq;
@@ -392,7 +392,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 impl Connection {
     /// Splits a chunk in two; the second follows the first in the same lane. Returns false and
     /// changes nothing where that is not possible now.
-    pub(in crate::proto::tcp) fn split<P: Payload>(&mut self, chunks: &mut Chunks<P>, idx: u32, at: u32) -> bool {
+    pub(crate) fn split<P: Payload>(&mut self, chunks: &mut Chunks<P>, idx: u32, at: u32) -> bool {
         let Some(rest) = self.send.queue.split(chunks, idx, at) else { return false };
         if let Some(lane) = self.lane_of(chunks[idx].flags) {
             lane.insert_after(chunks, idx, rest);
@@ -402,7 +402,7 @@ impl Connection {
 
     /// Merges the next chunk into the one at `idx`, where both wait to be sent again. Returns false
     /// and changes nothing where that is not possible now.
-    pub(in crate::proto::tcp) fn join<P: Payload>(&mut self, chunks: &mut Chunks<P>, idx: u32) -> bool {
+    pub(crate) fn join<P: Payload>(&mut self, chunks: &mut Chunks<P>, idx: u32) -> bool {
         let next = chunks[idx].next;
         let is_joined = self.send.queue.join(chunks, idx, &mut self.loss.lost);
         if is_joined && self.sack.hint == next {
@@ -412,7 +412,7 @@ impl Connection {
     }
 
     /// Nothing is in flight any more.
-    pub(in crate::proto::tcp) fn forget_losses(&mut self) {
+    pub(crate) fn forget_losses(&mut self) {
         (self.sack, self.loss.lost) = (Scoreboard::CLEAR, Lane::default());
         self.clear(LossFlags::PROBE_DUE | LossFlags::PROBE_OUT);
     }
@@ -467,7 +467,7 @@ fn duplicate(blocks: &[Range], ack: Seq) -> Option<Range> {
 #[cfg(test)]
 impl Connection {
     /// Recomputes the sums, lanes and runs from the queue, and compares.
-    pub(in crate::proto::tcp) fn check_scoreboard<P>(&self, chunks: &Chunks<P>) {
+    pub(crate) fn check_scoreboard<P>(&self, chunks: &Chunks<P>) {
         let (mut sacked, mut lost, mut resent, mut count) = (0, 0, 0, 0);
         let (mut in_flight, mut waiting) = (Vec::new(), Vec::new());
         let (mut idx, mut seq, mut is_sent) = (self.send.queue.head, self.snd.una, true);

@@ -6,8 +6,8 @@
 //! connection, count its remaining challenges, infer the challenges of other connections, and so
 //! find their sequence numbers (CVE-2016-5696).
 
-use super::super::listening::secret::Secret;
-use super::super::state::connection::{Connection, coarse_seconds};
+use crate::proto::tcp::listening::secret::Secret;
+use crate::proto::tcp::state::connection::{Connection, coarse_seconds};
 use crate::time::Instant;
 
 /// For one connection in a second, including answers to a repeated SYN. A restarted peer needs one.
@@ -18,20 +18,20 @@ const COUNT: u16 = 0xf;
 
 /// The rate limit of challenge ACKs, for all connections together (RFC 5961 7).
 #[derive(Debug)]
-pub(in crate::proto::tcp) struct ChallengeAckLimit {
+pub(crate) struct ChallengeAckLimit {
     per_second: u32,
     second: u32,
     left: u32,
 }
 
 impl ChallengeAckLimit {
-    pub(in crate::proto::tcp) fn new(per_second: u32) -> Self {
+    pub(crate) fn new(per_second: u32) -> Self {
         Self { per_second, second: u32::MAX, left: 0 }
     }
 
     /// Takes one; false where there is none left in this second.
     #[cold]
-    pub(in crate::proto::tcp) fn take(&mut self, secret: &Secret, now: Instant) -> bool {
+    pub(crate) fn take(&mut self, secret: &Secret, now: Instant) -> bool {
         let second = coarse_seconds(now);
         if second != self.second {
             let fewer = secret.noise(second) % (self.per_second / 2 + 1);
@@ -46,7 +46,7 @@ impl ChallengeAckLimit {
 impl Connection {
     /// Takes one of the connection's own; false where it has none left in this second.
     #[cold]
-    pub(in crate::proto::tcp) fn take_challenge(&mut self, now: Instant) -> bool {
+    pub(crate) fn take_challenge(&mut self, now: Instant) -> bool {
         let second = (coarse_seconds(now) << COUNT.count_ones()) as u16;
         if self.rare_tally.challenges & !COUNT != second {
             self.rare_tally.challenges = second;

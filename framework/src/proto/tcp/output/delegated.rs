@@ -16,15 +16,15 @@ use core::fmt;
 
 use arrayvec::ArrayVec;
 
-use super::super::event::{ConnectionId, SendError};
-use super::super::machine::{Context, Tcp};
-use super::super::output::interface::Output;
-use super::super::payload::Payload;
-use super::super::segment::Outgoing;
-use super::super::seq::Seq;
-use super::super::state::connection::{InputFlags, OutputFlags};
-use super::super::state::queue::{Chunk, PUSH, SENT};
 use crate::proto::slab::NIL;
+use crate::proto::tcp::event::{ConnectionId, SendError};
+use crate::proto::tcp::machine::{Context, Tcp};
+use crate::proto::tcp::output::interface::Output;
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::segment::Outgoing;
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::state::connection::{InputFlags, OutputFlags};
+use crate::proto::tcp::state::queue::{Chunk, PUSH, SENT};
 use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;
 
@@ -93,7 +93,7 @@ const DELEGATIONS_MAX: usize = 64;
 
 /// The connections with delegated numbers.
 #[derive(Debug, Default)]
-pub(in crate::proto::tcp) struct Delegations(ArrayVec<Delegation, DELEGATIONS_MAX>);
+pub(crate) struct Delegations(ArrayVec<Delegation, DELEGATIONS_MAX>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Delegation {
@@ -120,7 +120,7 @@ impl Delegations {
         }
     }
 
-    pub(in crate::proto::tcp) fn remove(&mut self, slot: u32) {
+    pub(crate) fn remove(&mut self, slot: u32) {
         self.0.retain(|entry| entry.slot != slot);
     }
 }
@@ -306,7 +306,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// The valid part of an acknowledgment beyond SND.NXT: for delegated bytes, all up to SND.NXT.
     /// The rest is stored until they are reported.
     #[cold]
-    pub(in crate::proto::tcp) fn acknowledge_delegated(&mut self, ack: Seq) -> Seq {
+    pub(crate) fn acknowledge_delegated(&mut self, ack: Seq) -> Seq {
         let mut delegation = self.shared.delegations.get(self.slot);
         let beyond = ack - self.connection.snd.nxt;
         if !self.connection.has(OutputFlags::DELEGATED)

@@ -3,10 +3,10 @@
 
 use core::net::Ipv4Addr;
 
-use super::super::segment::Outgoing;
-use super::super::seq::Seq;
 use super::run::Run;
 use crate::proto::Flow;
+use crate::proto::tcp::segment::Outgoing;
+use crate::proto::tcp::seq::Seq;
 
 /// The output of segments.
 pub trait Output<P> {
@@ -76,13 +76,13 @@ pub enum Unsent {
     /// The ring is full, or no buffer is free: try again soon.
     Busy,
     /// No route, the link is down, the neighbor is not known: try again when
-    /// [`Tcp::follow_routes`](super::super::Tcp::follow_routes) reports changed paths, and now and
+    /// [`Tcp::follow_routes`](crate::proto::tcp::Tcp::follow_routes) reports changed paths, and now and
     /// then before.
     NoRoute,
 }
 
 /// The output of a call that sends nothing.
-pub(in crate::proto::tcp) struct NoOutput;
+pub(crate) struct NoOutput;
 
 impl<P> Output<P> for NoOutput {
     fn send(&mut self, _: Option<u32>, _: &Outgoing, _: Option<&mut P>) -> Result<(), Unsent> {

@@ -11,15 +11,15 @@
 //! (`transmit::fast`). It changes only state that time alone would have changed, so a caller that
 //! cannot post the frame just drops the permit.
 
-use super::super::event::{ConnectionId, SendError};
-use super::super::machine::{Context, Shared, Tcp};
-use super::super::output::interface::NoOutput;
-use super::super::payload::Payload;
-use super::super::segment::Outgoing;
-use super::super::seq::Seq;
-use super::super::state::connection::{Connection, InputFlags};
-use super::super::state::queue::{Chunk, PUSH};
 use crate::proto::slab::NIL;
+use crate::proto::tcp::event::{ConnectionId, SendError};
+use crate::proto::tcp::machine::{Context, Shared, Tcp};
+use crate::proto::tcp::output::interface::NoOutput;
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::segment::Outgoing;
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::state::connection::{Connection, InputFlags};
+use crate::proto::tcp::state::queue::{Chunk, PUSH};
 use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 
@@ -163,7 +163,7 @@ impl Committed<'_> {
 }
 
 impl Connection {
-    pub(in crate::proto::tcp) fn header_template(&self) -> HeaderTemplate {
+    pub(crate) fn header_template(&self) -> HeaderTemplate {
         let zero = Seq(0);
         let timestamps = self.has(InputFlags::TIMESTAMPS).then_some(Timestamps { value: 0, echo_reply: 0 });
         let outgoing = Outgoing {
@@ -184,9 +184,9 @@ impl Connection {
 mod tests {
     #![allow(clippy::unwrap_used)] // a panic here is the report
 
-    use super::super::super::state::connection::OutputFlags;
-    use super::super::super::tests::{End, connected, settle};
     use super::*;
+    use crate::proto::tcp::state::connection::OutputFlags;
+    use crate::proto::tcp::tests::{End, connected, settle};
 
     /// Fires `bytes`, as an output that posts them would; returns whether they left.
     fn fire(end: &mut End, bytes: &[u8]) -> bool {

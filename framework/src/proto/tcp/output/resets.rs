@@ -3,11 +3,11 @@
 //! after its connection is gone. Only a few are kept, so that a flood that fills the ring fills
 //! nothing else.
 
-use super::super::machine::{Shared, Tcp};
-use super::super::output::interface::{Output, Unsent};
-use super::super::payload::Payload;
-use super::super::segment::Outgoing;
-use super::super::state::connection::State;
+use crate::proto::tcp::machine::{Shared, Tcp};
+use crate::proto::tcp::output::interface::{Output, Unsent};
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::segment::Outgoing;
+use crate::proto::tcp::state::connection::State;
 use std::collections::VecDeque;
 
 /// The most resets that wait. An app that ends all its connections at once has as many resets as
@@ -15,21 +15,21 @@ use std::collections::VecDeque;
 const OWED_MAX: usize = 64;
 
 /// Resets that found no room, the oldest first.
-pub(in crate::proto::tcp) struct OwedResets(VecDeque<Outgoing>);
+pub(crate) struct OwedResets(VecDeque<Outgoing>);
 
 impl OwedResets {
     /// Allocates the memory for all that may wait.
-    pub(in crate::proto::tcp) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(VecDeque::with_capacity(OWED_MAX))
     }
 
     #[inline]
-    pub(in crate::proto::tcp) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Whether the next reset without room would be lost.
-    pub(in crate::proto::tcp) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.0.len() >= OWED_MAX
     }
 }
@@ -37,12 +37,7 @@ impl OwedResets {
 impl<P: Payload> Shared<P> {
     /// Sends a reset, or has it wait for room.
     #[cold]
-    pub(in crate::proto::tcp) fn post_reset<O: Output<P>>(
-        &mut self,
-        slot: Option<u32>,
-        reset: &Outgoing,
-        output: &mut O,
-    ) {
+    pub(crate) fn post_reset<O: Output<P>>(&mut self, slot: Option<u32>, reset: &Outgoing, output: &mut O) {
         match output.send(slot, reset, None) {
             Ok(()) => {
                 self.tally.resets_out += 1;

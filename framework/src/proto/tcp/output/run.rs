@@ -1,6 +1,6 @@
 //! The payloads of one segment that the device cuts at their borders.
 
-use super::super::state::queue::Chunks;
+use crate::proto::tcp::state::queue::Chunks;
 
 /// Payloads of consecutive pieces: all as long as a segment, except the last, which may be shorter.
 pub struct Run<'a, P> {

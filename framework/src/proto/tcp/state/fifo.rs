@@ -12,7 +12,7 @@
 use crate::proto::slab::NIL;
 
 #[derive(Debug)]
-pub(in crate::proto::tcp) struct SlotFifo {
+pub(crate) struct SlotFifo {
     /// The last slot pushed, which is not in the ring yet; or `NIL`.
     newest: u32,
     ring: Box<[u32]>,
@@ -24,10 +24,10 @@ pub(in crate::proto::tcp) struct SlotFifo {
 
 impl SlotFifo {
     /// Bytes of a slot, its bit rounded up.
-    pub(in crate::proto::tcp) const ENTRY_LEN: usize = size_of::<u32>() + 1;
+    pub(crate) const ENTRY_LEN: usize = size_of::<u32>() + 1;
 
     /// For slots below `capacity`.
-    pub(in crate::proto::tcp) fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         Self {
             newest: NIL,
             ring: vec![NIL; capacity].into_boxed_slice(),
@@ -38,13 +38,13 @@ impl SlotFifo {
     }
 
     #[inline]
-    pub(in crate::proto::tcp) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.newest == NIL && self.len == 0
     }
 
     /// The last entry: where a bounded walk stops.
     #[inline]
-    pub(in crate::proto::tcp) fn last(&self) -> Option<u32> {
+    pub(crate) fn last(&self) -> Option<u32> {
         match self.newest {
             NIL if self.len == 0 => None,
             NIL => Some(self.ring[self.wrap(self.head + self.len - 1)]),
@@ -54,13 +54,13 @@ impl SlotFifo {
 
     /// Whether a slot was pushed.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn has(&self, slot: u32) -> bool {
+    pub(crate) fn has(&self, slot: u32) -> bool {
         slot == self.newest || self.is_in[slot as usize / 64] & bit(slot) != 0
     }
 
     /// Pushes a slot, unless it is in the ring.
     #[inline]
-    pub(in crate::proto::tcp) fn push(&mut self, slot: u32) {
+    pub(crate) fn push(&mut self, slot: u32) {
         if self.has(slot) {
             return;
         }
@@ -80,7 +80,7 @@ impl SlotFifo {
 
     /// Takes back the slot that was pushed last, once. Returns whether it was this one.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn take_back(&mut self, slot: u32) -> bool {
+    pub(crate) fn take_back(&mut self, slot: u32) -> bool {
         let was_last = self.newest == slot;
         if was_last {
             self.newest = NIL;
@@ -90,7 +90,7 @@ impl SlotFifo {
 
     /// Takes the first out.
     #[inline]
-    pub(in crate::proto::tcp) fn pop(&mut self) -> Option<u32> {
+    pub(crate) fn pop(&mut self) -> Option<u32> {
         if self.len == 0 {
             let newest = core::mem::replace(&mut self.newest, NIL);
             return (newest != NIL).then_some(newest);

@@ -4,7 +4,7 @@
 use crate::proto::slab::NIL;
 
 #[derive(Debug)]
-pub(in crate::proto::tcp) struct SlotList {
+pub(crate) struct SlotList {
     links: Box<[ListNode]>,
     ends: [Ends; 2],
 }
@@ -30,44 +30,44 @@ const OUT: u32 = NIL - 1;
 
 impl SlotList {
     /// Bytes of an entry in a list.
-    pub(in crate::proto::tcp) const ENTRY_LEN: usize = size_of::<ListNode>();
+    pub(crate) const ENTRY_LEN: usize = size_of::<ListNode>();
 
     /// For slots below `capacity`.
-    pub(in crate::proto::tcp) fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         Self { links: vec![ListNode { next: NIL, prev: OUT }; capacity].into_boxed_slice(), ends: [Ends::NONE; 2] }
     }
 
     #[inline]
-    pub(in crate::proto::tcp) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.ends[0].head == NIL
     }
 
     #[inline]
-    pub(in crate::proto::tcp) fn first(&self) -> Option<u32> {
+    pub(crate) fn first(&self) -> Option<u32> {
         let head = self.ends[0].head;
         (head != NIL).then_some(head)
     }
 
     /// Appends a slot, if it is in neither list.
     #[inline]
-    pub(in crate::proto::tcp) fn push(&mut self, slot: u32) {
+    pub(crate) fn push(&mut self, slot: u32) {
         self.push_to(0, slot);
     }
 
     /// Moves a slot to the end of the second list.
-    pub(in crate::proto::tcp) fn defer(&mut self, slot: u32) {
+    pub(crate) fn defer(&mut self, slot: u32) {
         self.remove(slot);
         self.push_to(1, slot);
     }
 
     /// The first of the second list.
-    pub(in crate::proto::tcp) fn first_aside(&self) -> Option<u32> {
+    pub(crate) fn first_aside(&self) -> Option<u32> {
         let head = self.ends[1].head;
         (head != NIL).then_some(head)
     }
 
     /// The second list, from its first on.
-    pub(in crate::proto::tcp) fn aside(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn aside(&self) -> impl Iterator<Item = u32> {
         let next = |&slot: &u32| Some(self.links[slot as usize].next).filter(|&next| next != NIL);
         core::iter::successors(self.first_aside(), next)
     }
@@ -87,7 +87,7 @@ impl SlotList {
     }
 
     /// Takes a slot out, if it is in a list.
-    pub(in crate::proto::tcp) fn remove(&mut self, slot: u32) {
+    pub(crate) fn remove(&mut self, slot: u32) {
         let ListNode { next, prev } = self.links[slot as usize];
         if prev == OUT {
             return;

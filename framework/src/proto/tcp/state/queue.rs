@@ -7,57 +7,57 @@
 //!  receiving  head ─ in order for the app ─▶ tail          out of order: sorted by number, with holes
 //! ```
 
-use super::super::payload::Payload;
-use super::super::seq::Seq;
 use crate::proto::slab::{NIL, Slab};
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::seq::Seq;
 use crate::time::Instant;
 
 /// A piece of a stream.
 #[derive(Debug)]
-pub(in crate::proto::tcp) struct Chunk<P> {
-    pub(in crate::proto::tcp) seq: Seq,
+pub(crate) struct Chunk<P> {
+    pub(crate) seq: Seq,
     /// Bytes of the payload.
-    pub(in crate::proto::tcp) len: u32,
-    pub(in crate::proto::tcp) flags: u8,
+    pub(crate) len: u32,
+    pub(crate) flags: u8,
     /// Retransmissions.
-    pub(in crate::proto::tcp) resent: u8,
+    pub(crate) resent: u8,
     /// Time of the last transmission (RFC 8985 5.1: Segment.xmit_ts).
-    pub(in crate::proto::tcp) sent_at: Instant,
+    pub(crate) sent_at: Instant,
     /// `None` for a FIN that goes alone.
-    pub(in crate::proto::tcp) payload: Option<P>,
+    pub(crate) payload: Option<P>,
     /// Links to the neighbors in the queue, and in its [`Lane`]. The two `next` links are adjacent
     /// because a new chunk has neither. SACKED chunks are in no lane: at both ends of a run of
     /// them, the lane's links point to the last and the first chunk of the run.
-    pub(in crate::proto::tcp) next: u32,
-    pub(in crate::proto::tcp) later: u32,
-    pub(in crate::proto::tcp) prev: u32,
-    pub(in crate::proto::tcp) earlier: u32,
+    pub(crate) next: u32,
+    pub(crate) later: u32,
+    pub(crate) prev: u32,
+    pub(crate) earlier: u32,
 }
 
 /// The chunk ends an app's call: its segment has PSH.
-pub(in crate::proto::tcp) const PUSH: u8 = 1 << 0;
+pub(crate) const PUSH: u8 = 1 << 0;
 /// A FIN follows the bytes and takes a number.
-pub(in crate::proto::tcp) const FIN: u8 = 1 << 1;
+pub(crate) const FIN: u8 = 1 << 1;
 /// It was sent.
-pub(in crate::proto::tcp) const SENT: u8 = 1 << 2;
+pub(crate) const SENT: u8 = 1 << 2;
 /// The peer has it, by SACK.
-pub(in crate::proto::tcp) const SACKED: u8 = 1 << 3;
+pub(crate) const SACKED: u8 = 1 << 3;
 /// The chunk counts as lost and waits for a retransmission.
-pub(in crate::proto::tcp) const LOST: u8 = 1 << 4;
+pub(crate) const LOST: u8 = 1 << 4;
 /// The chunk was retransmitted since its last loss.
-pub(in crate::proto::tcp) const RESENT: u8 = 1 << 5;
+pub(crate) const RESENT: u8 = 1 << 5;
 
 /// The fields of a segment that has left for the first time: it becomes a [`Chunk`] in place.
-pub(in crate::proto::tcp) struct SentChunk<P> {
-    pub(in crate::proto::tcp) seq: Seq,
-    pub(in crate::proto::tcp) len: u32,
-    pub(in crate::proto::tcp) flags: u8,
-    pub(in crate::proto::tcp) sent_at: Instant,
-    pub(in crate::proto::tcp) payload: P,
+pub(crate) struct SentChunk<P> {
+    pub(crate) seq: Seq,
+    pub(crate) len: u32,
+    pub(crate) flags: u8,
+    pub(crate) sent_at: Instant,
+    pub(crate) payload: P,
 }
 
 impl<P> Chunk<P> {
-    pub(in crate::proto::tcp) fn new(seq: Seq, len: u32, payload: Option<P>) -> Self {
+    pub(crate) fn new(seq: Seq, len: u32, payload: Option<P>) -> Self {
         Self {
             seq,
             len,
@@ -74,28 +74,28 @@ impl<P> Chunk<P> {
 
     /// Sequence numbers that it takes.
     #[inline]
-    pub(in crate::proto::tcp) fn seq_len(&self) -> u32 {
+    pub(crate) fn seq_len(&self) -> u32 {
         self.len + u32::from(self.has(FIN))
     }
 
     /// The number behind it.
     #[inline]
-    pub(in crate::proto::tcp) fn end(&self) -> Seq {
+    pub(crate) fn end(&self) -> Seq {
         self.seq + self.seq_len()
     }
 
     #[inline]
-    pub(in crate::proto::tcp) fn has(&self, flag: u8) -> bool {
+    pub(crate) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 }
 
 /// The chunks of all connections.
-pub(in crate::proto::tcp) type Chunks<P> = Slab<Chunk<P>>;
+pub(crate) type Chunks<P> = Slab<Chunk<P>>;
 
 /// A list of chunks.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::proto::tcp) struct Queue {
+pub(crate) struct Queue {
     pub(in crate::proto::tcp) head: u32,
     pub(in crate::proto::tcp) tail: u32,
     pub(in crate::proto::tcp) count: u32,
@@ -350,27 +350,27 @@ impl Queue {
 
 /// The result of [`Queue::drop_up_to`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::proto::tcp) struct Dropped {
-    pub(in crate::proto::tcp) count: u32,
+pub(crate) struct Dropped {
+    pub(crate) count: u32,
     /// Bytes of all payloads.
-    pub(in crate::proto::tcp) len: u32,
+    pub(crate) len: u32,
     /// The times at which the first and the last of them were sent; the default where there was
     /// none.
-    pub(in crate::proto::tcp) oldest: Instant,
-    pub(in crate::proto::tcp) newest: Instant,
+    pub(crate) oldest: Instant,
+    pub(crate) newest: Instant,
 }
 
 /// Whether a chunk with such flags is in a [`Lane`]: all sent chunks but SACKED ones are.
 #[inline]
-pub(in crate::proto::tcp) fn is_in_lane(flags: u8) -> bool {
+pub(crate) fn is_in_lane(flags: u8) -> bool {
     flags & SENT != 0 && flags & SACKED == 0
 }
 
 /// Chunks of a queue in another order than that of their numbers: a second pair of links.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::proto::tcp) struct Lane {
-    pub(in crate::proto::tcp) head: u32,
-    pub(in crate::proto::tcp) tail: u32,
+pub(crate) struct Lane {
+    pub(crate) head: u32,
+    pub(crate) tail: u32,
 }
 
 impl Default for Lane {
@@ -382,7 +382,7 @@ impl Default for Lane {
 impl Lane {
     /// Appends a chunk.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn push_back<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) {
+    pub(crate) fn push_back<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) {
         let earlier = self.tail;
         match earlier {
             NIL => self.head = idx,
@@ -394,7 +394,7 @@ impl Lane {
     }
 
     /// Prepends a chunk.
-    pub(in crate::proto::tcp) fn push_front<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) {
+    pub(crate) fn push_front<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) {
         let later = self.head;
         match later {
             NIL => self.tail = idx,
@@ -407,7 +407,7 @@ impl Lane {
 
     /// Inserts a chunk by its time, before others of the same time. The search begins at `near`, a
     /// member or `NIL`, so that inserting many in the order of their times reads the lane once.
-    pub(in crate::proto::tcp) fn insert_by_time<P>(&mut self, chunks: &mut Chunks<P>, idx: u32, near: u32) {
+    pub(crate) fn insert_by_time<P>(&mut self, chunks: &mut Chunks<P>, idx: u32, near: u32) {
         let (sent_at, first) = (chunks[idx].sent_at, self.head);
         if first == NIL || sent_at <= chunks[first].sent_at {
             return self.push_front(chunks, idx);
@@ -426,7 +426,7 @@ impl Lane {
     }
 
     /// Inserts a chunk after the one at `earlier`.
-    pub(in crate::proto::tcp) fn insert_after<P>(&mut self, chunks: &mut Chunks<P>, earlier: u32, idx: u32) {
+    pub(crate) fn insert_after<P>(&mut self, chunks: &mut Chunks<P>, earlier: u32, idx: u32) {
         let later = core::mem::replace(&mut chunks[earlier].later, idx);
         match later {
             NIL => self.tail = idx,
@@ -438,7 +438,7 @@ impl Lane {
 
     /// Takes a chunk out.
     #[inline]
-    pub(in crate::proto::tcp) fn remove<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) {
+    pub(crate) fn remove<P>(&mut self, chunks: &mut Chunks<P>, idx: u32) {
         let (earlier, later) = (chunks[idx].earlier, chunks[idx].later);
         match earlier {
             NIL => self.head = later,

@@ -9,12 +9,12 @@
 //! A FIN needs a chunk as well. An app that has closed its side does not try again, so a FIN that
 //! found no chunk waits here in the same way, and leaves by itself.
 
-use super::super::event::ConnectionId;
-use super::super::machine::{Context, Tcp};
-use super::super::output::interface::{NoOutput, Output};
-use super::super::payload::Payload;
 use super::connection::{AppFlags, Pending};
 use super::queue::FIN;
+use crate::proto::tcp::event::ConnectionId;
+use crate::proto::tcp::machine::{Context, Tcp};
+use crate::proto::tcp::output::interface::{NoOutput, Output};
+use crate::proto::tcp::payload::Payload;
 use crate::time::{Duration, Instant};
 
 /// Interval at which a connection polls for chunks or buffers of others: a thousand of them take a
@@ -34,7 +34,7 @@ impl<P: Payload> Tcp<P> {
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// A chunk or a buffer is missing: `Writable` is to report when there is one again.
     #[cold]
-    pub(in crate::proto::tcp) fn await_room(&mut self) {
+    pub(crate) fn await_room(&mut self) {
         if self.connection.state.may_send() {
             self.connection.set(AppFlags::WANTS_ROOM);
             self.wake(self.now + LOOK_SPAN);
@@ -42,7 +42,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// Queues the FIN behind data that has all left once. It stays owed while no chunk is free.
-    pub(in crate::proto::tcp) fn queue_fin(&mut self) {
+    pub(crate) fn queue_fin(&mut self) {
         if self.queue_chunk(0, FIN, None).is_err() {
             self.connection.set(AppFlags::WANTS_ROOM);
             return self.wake(self.now + LOOK_SPAN);
@@ -54,7 +54,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Reports room to an app that waits for it, where there is some: half of the send buffer, a
     /// chunk and a buffer. Queues the FIN of an app that has closed its side.
     #[cold]
-    pub(in crate::proto::tcp) fn offer_room(&mut self) {
+    pub(crate) fn offer_room(&mut self) {
         if self.connection.owes_fin() {
             self.queue_fin();
             return self.flush_later();

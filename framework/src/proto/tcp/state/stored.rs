@@ -3,49 +3,49 @@
 //! call, a probe or a handshake reads. Written by `state`, where the app changes them, and by
 //! `input`, which keeps its marks of disorder among the switches.
 
-use super::super::options::{ConnectionOptions, Keepalive, Linger};
 use super::connection::{Connection, OutputFlags};
+use crate::proto::tcp::options::{ConnectionOptions, Keepalive, Linger};
 use crate::time::Duration;
 
 /// The options that segments read.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::proto::tcp) struct StoredOptions {
-    pub(in crate::proto::tcp) send_buffer: u32,
-    pub(in crate::proto::tcp) receive_buffer: u32,
-    pub(in crate::proto::tcp) rto_min_us: u32,
-    pub(in crate::proto::tcp) ack_delay_10us: u16,
+pub(crate) struct StoredOptions {
+    pub(crate) send_buffer: u32,
+    pub(crate) receive_buffer: u32,
+    pub(crate) rto_min_us: u32,
+    pub(crate) ack_delay_10us: u16,
     /// 0 is none.
     interactive_ack_delay_ms: u8,
     /// No option, but here as segments read both at once: the peer's data, so many times in a row,
     /// has acknowledged data of ours.
     exchanges: u8,
     /// 0 is none.
-    pub(in crate::proto::tcp) user_timeout_ms: u32,
-    pub(in crate::proto::tcp) switches: u8,
-    pub(in crate::proto::tcp) ttl: u8,
-    pub(in crate::proto::tcp) tos: u8,
+    pub(crate) user_timeout_ms: u32,
+    pub(crate) switches: u8,
+    pub(crate) ttl: u8,
+    pub(crate) tos: u8,
     /// 0 is no keepalive.
-    pub(in crate::proto::tcp) keepalive_count: u8,
+    pub(crate) keepalive_count: u8,
 }
 
 /// The options that segments do not read.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::proto::tcp) struct RareOptions {
+pub(crate) struct RareOptions {
     /// 0 where `switch::PACING` is off.
-    pub(in crate::proto::tcp) pacing_rate: u64,
-    pub(in crate::proto::tcp) keepalive_idle_ms: u32,
-    pub(in crate::proto::tcp) keepalive_interval_ms: u32,
+    pub(crate) pacing_rate: u64,
+    pub(crate) keepalive_idle_ms: u32,
+    pub(crate) keepalive_interval_ms: u32,
     /// `u32::MAX` is in the background.
-    pub(in crate::proto::tcp) linger_ms: u32,
+    pub(crate) linger_ms: u32,
     /// 0: as the path allows.
-    pub(in crate::proto::tcp) mss_max: u16,
+    pub(crate) mss_max: u16,
     /// 0: as the configuration says.
-    pub(in crate::proto::tcp) syn_retries: u8,
-    pub(in crate::proto::tcp) fin_wait_s: u8,
+    pub(crate) syn_retries: u8,
+    pub(crate) fin_wait_s: u8,
 }
 
 /// Switches of [`StoredOptions`].
-pub(in crate::proto::tcp) mod switch {
+pub(crate) mod switch {
     pub(crate) const NODELAY: u8 = 1 << 0;
     pub(crate) const QUICKACK: u8 = 1 << 1;
     pub(crate) const TIMESTAMPS: u8 = 1 << 2;
@@ -69,7 +69,7 @@ pub(in crate::proto::tcp) mod switch {
 impl Connection {
     /// Applies changed options of the app. Options that our SYN offers do not change while the peer
     /// may still agree to them.
-    pub(in crate::proto::tcp) fn change_options(&mut self, options: &ConnectionOptions) {
+    pub(crate) fn change_options(&mut self, options: &ConnectionOptions) {
         let offered = self.options.switches & switch::OFFERED;
         if self.is_on(switch::NODELAY) {
             // Segments that left at once were not recorded: when Nagle's algorithm begins, it takes
@@ -86,7 +86,7 @@ impl Connection {
     }
 
     /// The options as the app set them, durations in the stored unit.
-    pub(in crate::proto::tcp) fn options(&self) -> ConnectionOptions {
+    pub(crate) fn options(&self) -> ConnectionOptions {
         let (options, rare) = (&self.options, &self.rare_options);
         let ms = |ms: u32| Duration::from_millis(ms.into());
         ConnectionOptions {
@@ -125,7 +125,7 @@ fn ms(span: Duration) -> u32 {
 }
 
 impl StoredOptions {
-    pub(in crate::proto::tcp) fn new(options: &ConnectionOptions) -> Self {
+    pub(crate) fn new(options: &ConnectionOptions) -> Self {
         let switches = [
             (options.nodelay, switch::NODELAY),
             (options.quickack, switch::QUICKACK),
@@ -159,7 +159,7 @@ impl StoredOptions {
     /// segments of one request (RFC 9293 3.7.4) sends the second without, and waits for the short
     /// delay alone.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn next_ack_delay(&mut self, acks_data: bool) -> Duration {
+    pub(crate) fn next_ack_delay(&mut self, acks_data: bool) -> Duration {
         if self.interactive_ack_delay_ms != 0 {
             self.exchanges = if acks_data { self.exchanges.saturating_add(1) } else { 0 };
             if self.exchanges >= INTERACTIVE {
@@ -171,7 +171,7 @@ impl StoredOptions {
 
     /// A delayed acknowledgment leaves without data. After the delay of an interactive connection
     /// the next ones wait for less: its answers take longer.
-    pub(in crate::proto::tcp) fn note_late_ack(&mut self) {
+    pub(crate) fn note_late_ack(&mut self) {
         if self.exchanges >= INTERACTIVE {
             self.exchanges = 0;
         }
@@ -179,7 +179,7 @@ impl StoredOptions {
 }
 
 impl RareOptions {
-    pub(in crate::proto::tcp) fn new(options: &ConnectionOptions) -> Self {
+    pub(crate) fn new(options: &ConnectionOptions) -> Self {
         let keepalive = options.keepalive.unwrap_or_default();
         Self {
             linger_ms: match options.linger {

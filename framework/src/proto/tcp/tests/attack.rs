@@ -1,8 +1,8 @@
 //! Tests of blind and hostile peers: whatever they send, an established connection goes on, and
 //! stored and sent data is bounded.
 
-use super::super::segment::Range;
 use super::*;
+use crate::proto::tcp::segment::Range;
 use crate::wire::tcp::TcpFlags;
 
 /// A connection without timestamps: with them an attacker must guess one more number, and forged

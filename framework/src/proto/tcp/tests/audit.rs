@@ -1,7 +1,7 @@
 //! The findings of the timer audit: each kind of fault is made by hand.
 
-use super::super::state::connection::{AckOwed, OutputFlags, RetransmitTimer};
 use super::*;
+use crate::proto::tcp::state::connection::{AckOwed, OutputFlags, RetransmitTimer};
 
 /// The audit's finding about a connection with data in flight, after a fault was made.
 fn check(harm: impl FnOnce(&mut Tcp<Vec<u8>>, u32)) -> &'static str {

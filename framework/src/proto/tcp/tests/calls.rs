@@ -1,9 +1,9 @@
 //! Calls of the app: the effect of each, and its errors.
 
-use super::super::state::connection::State;
 use super::line::{self, Line};
 use super::script::{ACK, FIN, RST, SYN, accepted, calling, closed};
 use super::*;
+use crate::proto::tcp::state::connection::State;
 
 #[test]
 fn name_of_a_dead_connection_finds_nothing() {

@@ -6,9 +6,9 @@ use core::net::Ipv4Addr;
 
 use proptest::prelude::*;
 
-use super::super::machine::Context;
-use super::super::state::connection::{AppFlags, Connection, InputFlags, State};
 use super::*;
+use crate::proto::tcp::machine::Context;
+use crate::proto::tcp::state::connection::{AppFlags, Connection, InputFlags, State};
 use crate::wire::tcp::TcpFlags;
 
 /// Payload of a full segment.

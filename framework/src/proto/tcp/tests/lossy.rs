@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::super::state::connection::Recovery;
 use super::*;
+use crate::proto::tcp::state::connection::Recovery;
 
 /// From a seed: xorshift.
 struct Dice(u64);

@@ -1,8 +1,8 @@
 //! A paused app gets the event of its connection's end.
 
-use super::super::state::connection::State;
 use super::line::{Line, MSS, options};
 use super::*;
+use crate::proto::tcp::state::connection::State;
 use crate::wire::tcp::TcpFlags;
 
 /// Four bytes wait for an app that has paused.

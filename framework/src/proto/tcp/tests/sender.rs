@@ -1,12 +1,12 @@
 //! One sender whose peer is the test: sent chunks are marked by hand, received segments are made
 //! up. The test sets the time.
 
-use super::super::machine::Context;
-use super::super::segment::Segment;
-use super::super::state::connection::{Connection, InputFlags, Micros, Recovery, State};
-use super::super::state::queue::{Chunk, LOST, RESENT, SACKED, SENT};
 use super::*;
 use crate::proto::slab::NIL;
+use crate::proto::tcp::machine::Context;
+use crate::proto::tcp::segment::Segment;
+use crate::proto::tcp::state::connection::{Connection, InputFlags, Micros, Recovery, State};
+use crate::proto::tcp::state::queue::{Chunk, LOST, RESENT, SACKED, SENT};
 use crate::wire::tcp::{TcpFlags, Timestamps};
 
 pub(super) const MSS: u32 = 1_000;

@@ -1,8 +1,8 @@
 //! Timers.
 
-use super::super::state::connection::State;
 use super::line::{Line, MSS, options};
 use super::*;
+use crate::proto::tcp::state::connection::State;
 use crate::wire::tcp::TcpFlags;
 
 const HOUR: u64 = 3_600;

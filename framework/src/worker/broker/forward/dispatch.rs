@@ -18,7 +18,7 @@ use crate::wire::Protocol;
 use crate::wire::tcp::TcpFlags;
 
 /// A client, by its index in the broker.
-pub(in crate::worker::broker) type ClientIdx = usize;
+pub(crate) type ClientIdx = usize;
 
 /// How long SYNs to a port are ignored after the last client has stopped listening there. A server
 /// that replaces its processes starts to listen in the new ones meanwhile, which takes seconds on a
@@ -306,8 +306,8 @@ const ANYONE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
 #[cfg(test)]
 mod tests {
-    use super::super::conntrack::{CONNECTIONS_MAX, OVER};
     use super::*;
+    use crate::worker::broker::forward::conntrack::{CONNECTIONS_MAX, OVER};
 
     const SYN: TcpFlags = TcpFlags::SYN;
     const ACK: TcpFlags = TcpFlags::ACK;

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use super::super::clients::{CLIENTS_MAX, Stock};
-use super::super::error::Refusal;
-use super::super::flows::ClientId;
-use super::super::waiting::{Lent, WaitingRequest};
 use super::requests::Answer;
 use super::{Broker, system};
 use crate::device::DeviceError;
 use crate::device::af_xdp::broker::forwarded::ForwardedQueue;
 use crate::device::broker::message::Reply;
 use crate::device::broker::request::QueueRequest;
+use crate::worker::broker::clients::{CLIENTS_MAX, Stock};
+use crate::worker::broker::error::Refusal;
+use crate::worker::broker::flows::ClientId;
+use crate::worker::broker::waiting::{Lent, WaitingRequest};
 
 /// How long a client waits for a queue at most: the kernel frees the queue of a process that was
 /// killed some milliseconds later, and more than half a second where each core has much to do.

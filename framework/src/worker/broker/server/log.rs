@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use super::super::error::Refusal;
-use super::super::refusals::Written;
 use super::Broker;
+use crate::worker::broker::error::Refusal;
+use crate::worker::broker::refusals::Written;
 
 /// The most log lines between two reviews.
 const LINES_MAX: u32 = 20;

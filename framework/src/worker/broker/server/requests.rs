@@ -6,14 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::time::Instant;
 
-use super::super::error::Refusal;
-use super::super::flows::ClientId;
-use super::super::port::{LendingPort, refusal};
-use super::super::refusals::OF_A_CLIENT;
 use super::{Broker, system};
 use crate::device::broker::message::{MESSAGE_LEN_MAX, Reply, Request, VERSION};
 use crate::device::broker::request::QueueRequest;
 use crate::device::broker::sys::{self, Events};
+use crate::worker::broker::error::Refusal;
+use crate::worker::broker::flows::ClientId;
+use crate::worker::broker::port::{LendingPort, refusal};
+use crate::worker::broker::refusals::OF_A_CLIENT;
 
 /// A reply, with the descriptors that go with it.
 pub(super) struct Answer {

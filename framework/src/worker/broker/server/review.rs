@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::super::error::Refusal;
-use super::super::flows::{ClientId, Held};
-use super::super::owners;
-use super::super::rights::Rights;
 use super::Broker;
 use crate::device::broker::message::Flow;
 use crate::wire::Protocol;
+use crate::worker::broker::error::Refusal;
+use crate::worker::broker::flows::{ClientId, Held};
+use crate::worker::broker::owners;
+use crate::worker::broker::rights::Rights;
 
 impl Broker {
     /// Applies new rules: clients keep what these allow, and lose the rest. The limit of queues of

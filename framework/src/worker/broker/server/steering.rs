@@ -4,17 +4,17 @@
 use core::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use super::super::ended::REMOVED_A_TURN;
-use super::super::error::Refusal;
-use super::super::flows::{ClientId, Held, is_port};
-use super::super::forward::ClientIdx;
-use super::super::leaving::LeavingPort;
-use super::super::owners;
 use super::requests::Answer;
 use super::{Broker, system};
 use crate::device::broker::message::{Flow, Reply};
 use crate::device::steering::{RuleId, SteerError};
 use crate::wire::Protocol;
+use crate::worker::broker::ended::REMOVED_A_TURN;
+use crate::worker::broker::error::Refusal;
+use crate::worker::broker::flows::{ClientId, Held, is_port};
+use crate::worker::broker::forward::ClientIdx;
+use crate::worker::broker::leaving::LeavingPort;
+use crate::worker::broker::owners;
 
 impl Broker {
     pub(super) fn steer(&mut self, id: ClientId, flow: Flow) -> Result<Answer, Refusal> {

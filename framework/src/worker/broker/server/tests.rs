@@ -9,9 +9,6 @@ use std::rc::Rc;
 
 use tempfile::TempDir;
 
-use super::super::ended::REMOVED_A_TURN;
-use super::super::rights::{BrokerUser, ClientRights};
-use super::super::waiting::Lent;
 use super::*;
 use crate::device::DeviceError;
 use crate::device::broker::message::{Flow, Welcome};
@@ -19,6 +16,9 @@ use crate::device::broker::request::QueueRequest;
 use crate::device::broker::rule_id;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::wire::Protocol;
+use crate::worker::broker::ended::REMOVED_A_TURN;
+use crate::worker::broker::rights::{BrokerUser, ClientRights};
+use crate::worker::broker::waiting::Lent;
 
 const UID: u32 = 1_000;
 const QUEUE: u16 = 3;

@@ -3,12 +3,7 @@
 //! linux/if_link.h and linux/if_bonding.h, attribute by attribute as bond_fill_info
 //! (drivers/net/bonding/bond_netlink.c) writes them.
 
-use crate::worker::kernel::follower::{Follower, LinkState};
-use crate::worker::kernel::host_sync::HostSync;
-use crate::worker::kernel::socket::{NetlinkEvents, read};
-use crate::worker::kernel::tables::Tables;
 use super::config;
-use crate::worker::kernel::view::View;
 use crate::counters::Block;
 use crate::device::bond::{BondDevice, BondRx};
 use crate::device::memory::{MemoryConfig, MemoryRx, MemoryTx, pair};
@@ -16,6 +11,11 @@ use crate::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use crate::mem::{Burst, Pool};
 use crate::proto::{HashSeed, Host};
 use crate::time::Instant;
+use crate::worker::kernel::follower::{Follower, LinkState};
+use crate::worker::kernel::host_sync::HostSync;
+use crate::worker::kernel::socket::{NetlinkEvents, read};
+use crate::worker::kernel::tables::Tables;
+use crate::worker::kernel::view::View;
 use crate::worker::spsc::lossless;
 
 const RTM_NEWLINK: u16 = 16;

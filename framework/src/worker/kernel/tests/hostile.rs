@@ -11,13 +11,13 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
+use super::config;
+use crate::proto::{HashSeed, Host};
 use crate::worker::kernel::follower::Follower;
 use crate::worker::kernel::host_sync::HostSync;
 use crate::worker::kernel::socket::{NetlinkEvents, read};
 use crate::worker::kernel::tables::Tables;
-use super::config;
 use crate::worker::kernel::view::View;
-use crate::proto::{HashSeed, Host};
 use crate::worker::spsc::lossless;
 
 const IDX: u32 = 2;

@@ -15,7 +15,6 @@ mod untiring;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
-use crate::worker::{Parts, Worker};
 use crate::counters::{Block, Scope};
 use crate::device::fault::{FaultConfig, FaultDevice, Faults};
 use crate::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
@@ -28,6 +27,7 @@ use crate::proto::{
 };
 use crate::time::{Duration, Instant};
 use crate::wire::{MacAddr, VlanTags};
+use crate::worker::{Parts, Worker};
 
 type Stack = Ethernet<Ipv4<Unhandled, Unhandled, Unhandled, Tcp>, Unhandled>;
 type End = Worker<RxOf<FaultDevice<MemoryDevice>>, TxOf<FaultDevice<MemoryDevice>>, Stack, Talker>;

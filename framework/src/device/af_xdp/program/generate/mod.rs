@@ -21,26 +21,26 @@ use crate::wire::{EtherType, Protocol};
 
 /// The input of the generator.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::device::af_xdp) struct Source<'a> {
+pub(crate) struct Source<'a> {
     /// The shapes in use, in the order of the lookups.
-    pub(in crate::device::af_xdp) shapes: &'a [Shape],
+    pub(crate) shapes: &'a [Shape],
     /// The place of the rules.
-    pub(in crate::device::af_xdp) rules: Rules<'a>,
+    pub(crate) rules: Rules<'a>,
     /// File descriptor of the map from queue to socket (XSKMAP).
-    pub(in crate::device::af_xdp) sockets_fd: i32,
+    pub(crate) sockets_fd: i32,
     /// Whether some rule has a flow tag, which is then written before the frame.
-    pub(in crate::device::af_xdp) tags: bool,
+    pub(crate) tags: bool,
     /// The RX metadata to request from the driver.
-    pub(in crate::device::af_xdp) kfuncs: Kfuncs,
+    pub(crate) kfuncs: Kfuncs,
     /// Whether a frame may span several buffers.
-    pub(in crate::device::af_xdp) frags: bool,
+    pub(crate) frags: bool,
     /// The action for a frame that matches a rule while no socket is open.
-    pub(in crate::device::af_xdp) unclaimed: XdpAction,
+    pub(crate) unclaimed: XdpAction,
 }
 
 /// The place of the rules: any number in a map, or a few in the program's instructions.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::device::af_xdp) enum Rules<'a> {
+pub(crate) enum Rules<'a> {
     /// In a hash map of [`Key`](super::steering::Key)s, by its file descriptor: one
     /// lookup per shape.
     Table(i32),
@@ -50,14 +50,14 @@ pub(in crate::device::af_xdp) enum Rules<'a> {
 
 impl Source<'_> {
     /// Whether metadata may be written before a frame.
-    pub(in crate::device::af_xdp) fn has_metadata(&self) -> bool {
+    pub(crate) fn has_metadata(&self) -> bool {
         self.tags || self.kfuncs != [None; 3]
     }
 }
 
 /// The verdict of a program: the numbers of linux/bpf.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) enum XdpAction {
+pub(crate) enum XdpAction {
     /// Tests use it to detect that a rule matched.
     #[cfg_attr(not(test), allow(dead_code))]
     Drop = 1,
@@ -69,13 +69,13 @@ pub(in crate::device::af_xdp) enum XdpAction {
 const CTX_DATA: i16 = 0;
 const CTX_DATA_END: i16 = 4;
 const CTX_DATA_META: i16 = 8;
-pub(in crate::device::af_xdp) const CTX_RX_QUEUE: i16 = 16;
+pub(crate) const CTX_RX_QUEUE: i16 = 16;
 
 /// The stack, downward from R10: the key, the outer VLAN, the offset of the Ethernet payload in the
 /// frame, and the driver's metadata: the word of [`metadata`], timestamp, hash and its type,
 /// EtherType and TCI of the VLAN tag.
-pub(in crate::device::af_xdp) const STACK_KEY: i16 = -32;
-pub(in crate::device::af_xdp) const STACK_VLAN: i16 = -40;
+pub(crate) const STACK_KEY: i16 = -32;
+pub(crate) const STACK_VLAN: i16 = -40;
 const STACK_L3_OFFSET: i16 = -48;
 const STACK_WORD: i16 = -56;
 const STACK_ARRIVAL: i16 = -64;
@@ -92,19 +92,19 @@ const MORE_FRAGMENTS: i32 = 0x2000;
 const OFFSET_MASK: i32 = 0x1fff;
 
 /// Registers with a fixed meaning throughout the program.
-pub(in crate::device::af_xdp) const CTX: Reg = Reg::R6;
-pub(in crate::device::af_xdp) const FRAME: Reg = Reg::R7;
+pub(crate) const CTX: Reg = Reg::R6;
+pub(crate) const FRAME: Reg = Reg::R7;
 /// The end of the (first buffer of the) frame, until the headers are parsed.
 const END: Reg = Reg::R8;
 /// The UDP or TCP header, from then on.
-pub(in crate::device::af_xdp) const L4: Reg = Reg::R8;
+pub(crate) const L4: Reg = Reg::R8;
 /// The metadata word of the frame, once a rule matches.
-pub(in crate::device::af_xdp) const WORD: Reg = Reg::R7;
-pub(in crate::device::af_xdp) const L3: Reg = Reg::R9;
+pub(crate) const WORD: Reg = Reg::R7;
+pub(crate) const L3: Reg = Reg::R9;
 
 /// Generates the program: up to 60 instructions, and about 20 for each shape that is looked up or
 /// for each rule that is compared.
-pub(in crate::device::af_xdp) fn generate(source: &Source<'_>) -> Vec<Insn> {
+pub(crate) fn generate(source: &Source<'_>) -> Vec<Insn> {
     let mut assembler = Assembler::default();
     let labels = Labels { entries: [(); 4].map(|()| assembler.label()), hit: assembler.label() };
     let mut program = Program { asm: assembler, source, labels };
@@ -124,29 +124,29 @@ pub(in crate::device::af_xdp) fn generate(source: &Source<'_>) -> Vec<Insn> {
     program.asm.finish()
 }
 
-pub(in crate::device::af_xdp) struct Labels {
+pub(crate) struct Labels {
     /// The start of the rule search for frames of each [`Depth`].
     entries: [Label; 4],
-    pub(in crate::device::af_xdp) hit: Label,
+    pub(crate) hit: Label,
 }
 
 /// The frames that no earlier rule matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::af_xdp) enum Rest {
+pub(crate) enum Rest {
     /// They go to the kernel.
     Missed,
     /// There are none: the last rule matches every frame. The verifier refuses unreachable code.
     None,
 }
 
-pub(in crate::device::af_xdp) struct Program<'a> {
-    pub(in crate::device::af_xdp) asm: Assembler,
-    pub(in crate::device::af_xdp) source: &'a Source<'a>,
-    pub(in crate::device::af_xdp) labels: Labels,
+pub(crate) struct Program<'a> {
+    pub(crate) asm: Assembler,
+    pub(crate) source: &'a Source<'a>,
+    pub(crate) labels: Labels,
 }
 
 impl Program<'_> {
-    pub(in crate::device::af_xdp) fn entry(&self, depth: Depth) -> Label {
+    pub(crate) fn entry(&self, depth: Depth) -> Label {
         self.labels.entries[depth as usize]
     }
 

@@ -8,10 +8,12 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use zerocopy::IntoBytes;
 
-use crate::device::af_xdp::program::bpf::{LoadOptions, Map, MapKind, Program};
 use super::{Rules, Source, XdpAction, generate};
+use crate::device::af_xdp::program::bpf::{LoadOptions, Map, MapKind, Program};
 use crate::device::af_xdp::program::metadata;
-use crate::device::af_xdp::program::steering::{CONSTANTS_MAX, Depth, Key, Shape as Named, constants, shapes, tag_word};
+use crate::device::af_xdp::program::steering::{
+    CONSTANTS_MAX, Depth, Key, Shape as Named, constants, shapes, tag_word,
+};
 use crate::device::steering::Rule;
 use crate::mem::Pool;
 use crate::wire::{EtherType, EthernetFrame, Ipv4Packet, MacAddr, Protocol};

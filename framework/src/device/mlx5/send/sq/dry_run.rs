@@ -5,7 +5,7 @@ use super::ledger::Load;
 use super::multi::Multi;
 use crate::device::mlx5::send::wqe::Opcode;
 
-/// The depth of a dry run of sending ([`Mlx5Tx::warm`](super::super::super::Mlx5Tx::warm)).
+/// The depth of a dry run of sending ([`Mlx5Tx::warm`](crate::device::mlx5::Mlx5Tx::warm)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WarmUp {
@@ -32,7 +32,7 @@ pub(super) struct DryRun {
 impl Sq {
     /// From here on posted frames do not leave. The caller has rung for those posted before, and
     /// has counted them.
-    pub(in crate::device::mlx5) fn begin_dry_run(&mut self, depth: WarmUp) {
+    pub(crate) fn begin_dry_run(&mut self, depth: WarmUp) {
         self.end_dry_run();
         self.overwrite();
         self.dry_run = Some(DryRun {
@@ -47,12 +47,12 @@ impl Sq {
 
     /// Whether a dry run is active.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn is_dry_run(&self) -> bool {
+    pub(crate) fn is_dry_run(&self) -> bool {
         self.dry_run.is_some()
     }
 
     /// Discards the frames posted since the dry run began, or since its last doorbell, and ends it.
-    pub(in crate::device::mlx5) fn end_dry_run(&mut self) {
+    pub(crate) fn end_dry_run(&mut self) {
         self.rewind();
         self.dry_run = None;
     }

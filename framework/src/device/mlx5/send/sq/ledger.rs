@@ -7,16 +7,16 @@
 
 /// The content of a WQE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::device::mlx5) struct Load {
+pub(crate) struct Load {
     /// Frames that leave with it; a payload to be segmented counts as one.
-    pub(in crate::device::mlx5) frames: u8,
+    pub(crate) frames: u8,
     /// Mbufs that are freed with it: none for frames that are wholly inline.
-    pub(in crate::device::mlx5) mbufs: u8,
+    pub(crate) mbufs: u8,
 }
 
 /// The meaning of a CQE for a WQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) enum Completed {
+pub(crate) enum Completed {
     /// This WQE and all before it are done; the timestamp belongs to this WQE's frame, if the frame
     /// asked for one.
     Done(Option<u64>),
@@ -35,20 +35,20 @@ pub(in crate::device::mlx5) enum Completed {
 
 /// Frames removed from flight without a completion of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::device::mlx5) struct Flushed {
+pub(crate) struct Flushed {
     /// Frames.
-    pub(in crate::device::mlx5) frames: u64,
+    pub(crate) frames: u64,
     /// Frames among them that had requested a timestamp.
-    pub(in crate::device::mlx5) stamps_lost: u32,
+    pub(crate) stamps_lost: u32,
 }
 
 /// A WQE that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::device::mlx5) struct Failed {
+pub(crate) struct Failed {
     /// Frames before it that had not been reported as done.
-    pub(in crate::device::mlx5) before: Flushed,
+    pub(crate) before: Flushed,
     /// Its own frames.
-    pub(in crate::device::mlx5) itself: Flushed,
+    pub(crate) itself: Flushed,
 }
 
 /// The ledger of a ring.

@@ -20,12 +20,12 @@ mod prepost;
 use core::num::NonZeroU16;
 
 pub use dry_run::WarmUp;
-pub(in crate::device::mlx5) use ledger::{Completed, Failed, Flushed, Load};
+pub(crate) use ledger::{Completed, Failed, Flushed, Load};
 
-use super::super::setup::parts::SqParts;
 use super::doorbell::Doorbell;
 use super::sq_memory::SqMemory;
 use super::wqe::{self, BLOCK_UNITS, HEADER_DS, MULTI_FRAMES_MAX, MemoryKey, Number, Opcode, Unit, WQE_UNITS_MAX};
+use crate::device::mlx5::setup::parts::SqParts;
 use crate::mem::{Fifo, Mbuf, Pool};
 use dry_run::DryRun;
 use ledger::Ledger;
@@ -33,9 +33,9 @@ use multi::Multi;
 use prepost::PrepostedWqe;
 
 /// Fewest blocks of a ring: room for a frame with a long header while others complete.
-pub(in crate::device::mlx5) const BLOCKS_MIN: u32 = 8;
+pub(crate) const BLOCKS_MIN: u32 = 8;
 /// Most blocks of a ring: a WQE index has 16 bits, and `posted - done` must be less than that.
-pub(in crate::device::mlx5) const BLOCKS_MAX: u32 = 32_768;
+pub(crate) const BLOCKS_MAX: u32 = 32_768;
 /// A WQE is signaled at least every quarter of the ring, and every 64 blocks: a CQE costs the NIC a
 /// write over PCIe, and mbufs that are freed late are cold.
 const SIGNAL_BLOCKS_MAX: u32 = 64;
@@ -46,7 +46,7 @@ fn signal_every(blocks: u32) -> u32 {
 }
 
 /// A ring of WQEs.
-pub(in crate::device::mlx5) struct Sq {
+pub(crate) struct Sq {
     units: SqMemory,
     doorbell: Doorbell,
     number: Number,
@@ -75,14 +75,14 @@ pub(in crate::device::mlx5) struct Sq {
 
 /// Counts of posted frames and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::device::mlx5) struct SentTally {
-    pub(in crate::device::mlx5) frames: u64,
-    pub(in crate::device::mlx5) bytes: u64,
+pub(crate) struct SentTally {
+    pub(crate) frames: u64,
+    pub(crate) bytes: u64,
 }
 
 /// The range of valid frame lengths: from an Ethernet header on.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::device::mlx5) struct LenRange {
+pub(crate) struct LenRange {
     span: u32,
 }
 
@@ -90,13 +90,13 @@ impl LenRange {
     const MIN: u32 = 14;
 
     /// Up to `max`.
-    pub(in crate::device::mlx5) fn up_to(max: u32) -> Self {
+    pub(crate) fn up_to(max: u32) -> Self {
         Self { span: max.saturating_sub(Self::MIN) }
     }
 
     /// Whether `len` is in the range.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn contains(self, len: u32) -> bool {
+    pub(crate) fn contains(self, len: u32) -> bool {
         len.wrapping_sub(Self::MIN) <= self.span
     }
 }
@@ -104,7 +104,7 @@ impl LenRange {
 impl Sq {
     /// Takes over the ring. Panics on a size that no ring has. `key` is that of the region of
     /// `pool`.
-    pub(in crate::device::mlx5) fn new(parts: &SqParts, pool: &Pool, key: MemoryKey) -> Self {
+    pub(crate) fn new(parts: &SqParts, pool: &Pool, key: MemoryKey) -> Self {
         let blocks = parts.wqebb_count;
         assert!((BLOCKS_MIN..=BLOCKS_MAX).contains(&blocks), "a sending ring of {blocks} blocks");
         Self {
@@ -132,49 +132,49 @@ impl Sq {
 
     /// Units that a WQE may have so that it still finds room once all signaled WQEs have completed:
     /// unsignaled blocks remain taken.
-    pub(in crate::device::mlx5) fn wqe_units_max(&self) -> u32 {
+    pub(crate) fn wqe_units_max(&self) -> u32 {
         Self::wqe_units_max_of(self.blocks, self.device_units_max)
     }
 
     /// The same for a ring of `blocks` on a device that accepts WQEs of `device_units_max`, before
     /// there is one.
-    pub(in crate::device::mlx5) fn wqe_units_max_of(blocks: u32, device_units_max: u32) -> u32 {
+    pub(crate) fn wqe_units_max_of(blocks: u32, device_units_max: u32) -> u32 {
         ((blocks - signal_every(blocks)) * BLOCK_UNITS).min(WQE_UNITS_MAX).min(device_units_max)
     }
 
     /// Free blocks, including those of the open multi-packet WQE.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn free_blocks(&self) -> u32 {
+    pub(crate) fn free_blocks(&self) -> u32 {
         self.blocks - self.posted.wrapping_sub(self.ledger.done())
     }
 
     /// Blocks of the open multi-packet WQE so far.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn open_blocks(&self) -> u32 {
+    pub(crate) fn open_blocks(&self) -> u32 {
         wqe::blocks(self.multi.used)
     }
 
     /// Whether no WQE was posted since the last doorbell.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn is_rung(&self) -> bool {
+    pub(crate) fn is_rung(&self) -> bool {
         self.posted == self.rung && self.multi.used == 0
     }
 
     /// Whether the NIC has finished all WQEs in the ring.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.posted == self.ledger.done()
     }
 
     /// Mbufs in flight.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn in_flight(&self) -> u32 {
+    pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight.len()
     }
 
     /// The counts since the last call, without frames in the open multi-packet WQE.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn take_sent(&mut self) -> SentTally {
+    pub(crate) fn take_sent(&mut self) -> SentTally {
         core::mem::take(&mut self.sent)
     }
 }
@@ -183,13 +183,13 @@ impl Sq {
 impl Sq {
     /// Writes unit `idx` of the next WQE. No multi-packet WQE is open.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn write(&mut self, idx: u32, unit: Unit) {
+    pub(crate) fn write(&mut self, idx: u32, unit: Unit) {
         self.units.write(at(self.posted).wrapping_add(idx), unit);
     }
 
     /// Writes a pointer segment as unit `idx` of the next WQE.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn write_pointer(&mut self, idx: u32, bytes: &[u8]) {
+    pub(crate) fn write_pointer(&mut self, idx: u32, bytes: &[u8]) {
         // The NIC reads there: the address is exposed outside of this program.
         let addr = bytes.as_ptr().expose_provenance() as u64;
         self.write(idx, wqe::pointer(bytes.len() as u32, self.key, addr));
@@ -198,12 +198,7 @@ impl Sq {
     /// Writes the Ethernet segment of the next WQE, with `bytes`, at least two, inline. Returns the
     /// unit behind it.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn write_inline(
-        &mut self,
-        checksums: u8,
-        segment_len: Option<NonZeroU16>,
-        bytes: &[u8],
-    ) -> u32 {
+    pub(crate) fn write_inline(&mut self, checksums: u8, segment_len: Option<NonZeroU16>, bytes: &[u8]) -> u32 {
         let first = at(self.posted).wrapping_add(1);
         let count = wqe::ethernet_units(bytes.len());
         if count <= self.units.until_end(first) {
@@ -228,7 +223,7 @@ impl Sq {
 
     /// Appends an mbuf to those in flight. It is freed with the next WQE posted.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn keep(&mut self, mbuf: Mbuf) {
+    pub(crate) fn keep(&mut self, mbuf: Mbuf) {
         self.in_flight.push(mbuf);
     }
 
@@ -236,14 +231,7 @@ impl Sq {
     /// has checked that there is room. `bytes` is the sum of its frames. `stamp`: its frame asked
     /// for a timestamp.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn post(
-        &mut self,
-        opcode: Opcode,
-        units: u32,
-        load: Load,
-        bytes: u32,
-        stamp: Option<u64>,
-    ) {
+    pub(crate) fn post(&mut self, opcode: Opcode, units: u32, load: Load, bytes: u32, stamp: Option<u64>) {
         let end = self.posted.wrapping_add(wqe::blocks(units));
         let is_signaled = stamp.is_some() || end.wrapping_sub(self.signaled) >= self.signal_every;
         self.finish(opcode, units, load, bytes, is_signaled);
@@ -287,7 +275,7 @@ impl Sq {
     /// Posts a WQE of one block with a pointer to the mbuf, which is linear and in the pool's
     /// region. The caller has checked that there is room.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn post_pointer(&mut self, mbuf: Mbuf, checksums: u8, stamp: Option<u64>) {
+    pub(crate) fn post_pointer(&mut self, mbuf: Mbuf, checksums: u8, stamp: Option<u64>) {
         let bytes = mbuf.bytes();
         let len = bytes.len() as u32;
         let block = self.units.run(at(self.posted), BLOCK_UNITS);
@@ -302,7 +290,7 @@ impl Sq {
     /// if the NIC was already notified of it, posts a signaled NOP after it. Does nothing if the
     /// ring is full.
     #[cold]
-    pub(in crate::device::mlx5) fn ask_for_rest(&mut self) {
+    pub(crate) fn ask_for_rest(&mut self) {
         self.close_multi();
         if self.signaled == self.posted {
             return;
@@ -318,7 +306,7 @@ impl Sq {
     /// Notifies the NIC of all posted WQEs: by BlueFlame if it is a single WQE that fits, otherwise
     /// by the plain doorbell. Returns whether there was any.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn ring_doorbell(&mut self) -> bool {
+    pub(crate) fn ring_doorbell(&mut self) -> bool {
         if let Some((units, load, bytes)) = self.take_multi() {
             self.finish(Opcode::MultiPacket, units, load, bytes, true);
             self.ask(None);
@@ -348,18 +336,18 @@ impl Sq {
     /// A CQE reports that the WQE with index `counter`, and all before it, are done.
     /// [`free_completed`](Self::free_completed) frees their mbufs.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn complete(&mut self, counter: u16) -> Completed {
+    pub(crate) fn complete(&mut self, counter: u16) -> Completed {
         self.ledger.complete(counter, self.rung)
     }
 
     /// A CQE reports that the WQE with index `counter` failed; those before it are done.
-    pub(in crate::device::mlx5) fn fail(&mut self, counter: u16) -> Option<Failed> {
+    pub(crate) fn fail(&mut self, counter: u16) -> Option<Failed> {
         self.ledger.fail(counter, self.rung)
     }
 
     /// Frees the mbufs of all WQEs that are done; returns how many.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn free_completed(&mut self) -> u32 {
+    pub(crate) fn free_completed(&mut self) -> u32 {
         let count = self.ledger.reapable().wrapping_sub(self.in_flight.tail());
         self.in_flight.free_front(count);
         count
@@ -368,7 +356,7 @@ impl Sq {
     /// Ends a ring that the NIC does not release: its mbufs are leaked. Returns the incomplete
     /// frames, and the number of those mbufs.
     #[cold]
-    pub(in crate::device::mlx5) fn leak(&mut self) -> (Flushed, u32) {
+    pub(crate) fn leak(&mut self) -> (Flushed, u32) {
         self.end_dry_run();
         self.close_multi();
         (self.ledger.reset(self.posted), self.in_flight.leak())
@@ -377,7 +365,7 @@ impl Sq {
     /// Starts again from index 0, as the NIC does after a reset of the queue: no WQE is in flight,
     /// and all mbufs are freed. Returns the incomplete frames.
     #[cold]
-    pub(in crate::device::mlx5) fn reset(&mut self) -> Flushed {
+    pub(crate) fn reset(&mut self) -> Flushed {
         self.end_dry_run();
         self.close_multi();
         let flushed = self.ledger.reset(self.posted);

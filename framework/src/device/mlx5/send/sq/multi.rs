@@ -32,7 +32,7 @@ impl Sq {
     /// Ensures that a multi-packet WQE with these checksum offloads, and no others, is open and has
     /// room. Returns whether one is open now.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn open_multi(&mut self, offload: Offload) -> bool {
+    pub(crate) fn open_multi(&mut self, offload: Offload) -> bool {
         if self.multi.used < self.multi.limit && self.multi.offload == offload {
             return true;
         }
@@ -51,12 +51,7 @@ impl Sq {
     /// Appends a simple frame to the open multi-packet WQE, if its length is in `lens`. Otherwise,
     /// and if no WQE is open for these offloads, the frame is returned.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn push_multi(
-        &mut self,
-        mbuf: Mbuf,
-        offload: Offload,
-        lens: LenRange,
-    ) -> Result<(), Mbuf> {
+    pub(crate) fn push_multi(&mut self, mbuf: Mbuf, offload: Offload, lens: LenRange) -> Result<(), Mbuf> {
         if self.multi.used >= self.multi.limit || self.multi.offload != offload {
             return Err(mbuf);
         }
@@ -76,7 +71,7 @@ impl Sq {
     /// Appends simple frames from the front of `burst` to the open multi-packet WQE, as long as
     /// there is room and their lengths are in `lens`. Returns their number.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn push_multi_front_of(&mut self, burst: &mut Burst, lens: LenRange) -> usize {
+    pub(crate) fn push_multi_front_of(&mut self, burst: &mut Burst, lens: LenRange) -> usize {
         let position = at(self.posted).wrapping_add(self.multi.used);
         let room = (self.multi.limit - self.multi.used).min(self.units.until_end(position));
         let units = self.units.run(position, room);
@@ -91,7 +86,7 @@ impl Sq {
 
     /// Posts the open multi-packet WQE; discards one without a frame.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn close_multi(&mut self) {
+    pub(crate) fn close_multi(&mut self) {
         if self.multi.used > 0 {
             self.post_multi();
         }
@@ -122,7 +117,7 @@ impl Sq {
     /// Posts simple frames from the front of `burst`, one WQE each, as long as there is room and
     /// their lengths are in `lens`. Returns their number. No multi-packet WQE may be open.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn post_front_of(&mut self, burst: &mut Burst, checksums: u8, lens: LenRange) -> usize {
+    pub(crate) fn post_front_of(&mut self, burst: &mut Burst, checksums: u8, lens: LenRange) -> usize {
         let first = self.posted;
         let unsignaled = first.wrapping_sub(self.signaled);
         let until_signal = self.signal_every - unsignaled.min(self.signal_every - 1);

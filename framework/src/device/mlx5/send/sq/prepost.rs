@@ -39,7 +39,7 @@ impl Sq {
     /// Preposts a WQE of the whole frame, of at least two bytes, in the next free blocks. `None` if
     /// the ring has no room for it. It must be contiguous: NOP WQEs fill the rest up to the end of
     /// the ring, and leave with the next doorbell.
-    pub(in crate::device::mlx5) fn prepost(&mut self, frame: &[u8]) -> Option<Preposted> {
+    pub(crate) fn prepost(&mut self, frame: &[u8]) -> Option<Preposted> {
         self.close_multi();
         let units = 1 + wqe::ethernet_units(frame.len());
         let blocks = wqe::blocks(units);
@@ -60,13 +60,13 @@ impl Sq {
 
     /// Whether this preposted WQE is still valid.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn has_preposted(&self, which: Preposted) -> bool {
+    pub(crate) fn has_preposted(&self, which: Preposted) -> bool {
         which.get() == self.standing.name && which.get() as u32 == self.posted
     }
 
     /// The frame of the preposted WQE.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn preposted_frame(&mut self) -> &mut [u8] {
+    pub(crate) fn preposted_frame(&mut self) -> &mut [u8] {
         let PrepostedWqe { units, len, .. } = self.standing;
         let bytes = self.units.run(at(self.posted), units).as_mut_bytes();
         &mut bytes[INLINE_OFFSET..INLINE_OFFSET + len as usize]
@@ -75,7 +75,7 @@ impl Sq {
     /// Posts the preposted WQE, and rings. If no other WQE waits for the doorbell, the ledger is
     /// updated after it.
     #[inline(always)]
-    pub(in crate::device::mlx5) fn fire_preposted_wqe(&mut self) {
+    pub(crate) fn fire_preposted_wqe(&mut self) {
         let PrepostedWqe { units, .. } = self.standing;
         let (first, end) = (self.posted, self.posted.wrapping_add(wqe::blocks(units)));
         let whole = at(wqe::blocks(units));

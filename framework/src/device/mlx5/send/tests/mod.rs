@@ -12,11 +12,11 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-use super::super::testing::plain_tx::{PLAIN_SQ_NUMBER, PLAIN_TX_LKEY, PlainTxConfig, PlainTxNic, plain_tx};
-use super::super::testing::tx_decoder::{Accepts, Send, Wqe, decode};
 use super::sq::WarmUp;
 use super::tx::{Mlx5Tx, Mlx5TxDrop};
 use crate::counters::{Block, DropReason};
+use crate::device::mlx5::testing::plain_tx::{PLAIN_SQ_NUMBER, PLAIN_TX_LKEY, PlainTxConfig, PlainTxNic, plain_tx};
+use crate::device::mlx5::testing::tx_decoder::{Accepts, Send, Wqe, decode};
 use crate::device::{Offload, Preposted, TxQueue};
 use crate::mem::{Burst, Held, Layout, Mbuf, Pool, Region};
 use crate::time::{Duration, Instant, UnixTime};

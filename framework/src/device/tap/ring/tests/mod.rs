@@ -13,10 +13,10 @@ use loom::sync::atomic::AtomicU64;
 
 /// Words shared by two threads of one process.
 #[derive(Clone)]
-pub(in crate::device::tap) struct Plain(Arc<[AtomicU64]>);
+pub(crate) struct Plain(Arc<[AtomicU64]>);
 
 impl Plain {
-    pub(in crate::device::tap) fn new(capacity: u64) -> Self {
+    pub(crate) fn new(capacity: u64) -> Self {
         Self((0..RING as u64 + capacity).map(|_| AtomicU64::new(0)).collect())
     }
 }
@@ -42,7 +42,7 @@ impl Copies for Plain {
 
 /// Frame `n` of those received: its number eight times over, truncated to a length that depends
 /// on it.
-pub(in crate::device::tap) fn write(writer: &mut Writer<Plain>, n: u64, len_max: usize) {
+pub(crate) fn write(writer: &mut Writer<Plain>, n: u64, len_max: usize) {
     let bytes = n.to_ne_bytes().repeat(8);
     writer.offer(64, len_max.min(n as usize % 65), [&bytes[..3], &bytes[3..]].into_iter());
     let before = FrameCounts { rx: n, tx: 0 };
@@ -50,7 +50,7 @@ pub(in crate::device::tap) fn write(writer: &mut Writer<Plain>, n: u64, len_max:
 }
 
 /// Reads one frame and checks it; returns its number.
-pub(in crate::device::tap) fn read(reader: &mut Reader<Plain>, len_max: usize) -> Option<u64> {
+pub(crate) fn read(reader: &mut Reader<Plain>, len_max: usize) -> Option<u64> {
     let record = reader.next().unwrap()?;
     let n = record.timestamp_ns;
     assert_eq!(record.bytes, &n.to_ne_bytes().repeat(8)[..len_max.min(n as usize % 65)]);

@@ -109,7 +109,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// leave no trace. Otherwise a forged one could set a timestamp with which PAWS refuses the
     /// true peer.
     #[inline]
-    pub(in crate::proto::tcp) fn note_arrival(&mut self, segment: &PredictedFields) {
+    pub(crate) fn note_arrival(&mut self, segment: &PredictedFields) {
         let connection = &mut *self.connection;
         connection.clock.note_received(self.now);
         if let Some(timestamps) = segment.timestamps

@@ -36,7 +36,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// In FIN-WAIT-2 an app that has closed does not wait for ever for a FIN (RFC 9293 3.6, Linux
     /// `tcp_fin_timeout`). An app that has only shut down its own direction may receive for as long
     /// as it likes.
-    pub(in crate::proto::tcp) fn limit_fin_wait(&mut self) {
+    pub(crate) fn limit_fin_wait(&mut self) {
         if self.connection.has(AppFlags::RECEIVES_NO_MORE) {
             let span = Duration::from_secs(self.connection.rare_options.fin_wait_s.into());
             self.idle_until(self.now + span);

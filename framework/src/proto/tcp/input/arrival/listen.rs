@@ -352,7 +352,7 @@ fn continue_numbers(connection: &mut Connection, arriving: Arriving, now: Instan
 }
 
 /// Whether a connection can be between these ends (RFC 9293 3.9.2.3, RFC 1122 3.2.1.3).
-pub(in crate::proto::tcp) fn is_host(flow: Flow) -> bool {
+pub(crate) fn is_host(flow: Flow) -> bool {
     let remote = flow.remote.ip();
     flow.remote.port() != 0
         && !flow.local.ip().is_multicast()

@@ -18,17 +18,17 @@ mod syn_received;
 mod syn_sent;
 mod time_wait;
 
-pub(in crate::proto::tcp) use listen::is_host;
-pub(in crate::proto::tcp) use negotiation::{HEADERS_LEN, less_options, receive_mss};
+pub(crate) use listen::is_host;
+pub(crate) use negotiation::{HEADERS_LEN, less_options, receive_mss};
 
-use super::super::event::{CloseReason, ConnectionId, ListenerId};
-use super::super::listening::listener::AcceptDecision;
-use super::super::machine::{Context, Tcp};
-use super::super::output::interface::Output;
-use super::super::payload::Payload;
-use super::super::segment::Segment;
-use super::super::state::connection::{AppFlags, Connection, InputFlags, OutputFlags, Pending, State};
 use crate::proto::slab::NIL;
+use crate::proto::tcp::event::{CloseReason, ConnectionId, ListenerId};
+use crate::proto::tcp::listening::listener::AcceptDecision;
+use crate::proto::tcp::machine::{Context, Tcp};
+use crate::proto::tcp::output::interface::Output;
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::segment::Segment;
+use crate::proto::tcp::state::connection::{AppFlags, Connection, InputFlags, OutputFlags, Pending, State};
 use crate::proto::{ConsumerId, Flow};
 use crate::time::Instant;
 use crate::wire::reason::drop_list;
@@ -211,7 +211,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// The handshake is done.
-    pub(in crate::proto::tcp) fn establish(&mut self) {
+    pub(crate) fn establish(&mut self) {
         let connection = &mut *self.connection;
         connection.state = State::Established;
         connection.clear(AppFlags::EMBRYONIC);
@@ -240,7 +240,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// The connection is closed: frees its unsent data, and queues the app's event.
     #[cold]
-    pub(in crate::proto::tcp) fn close(&mut self, reason: CloseReason) {
+    pub(crate) fn close(&mut self, reason: CloseReason) {
         let connection = &mut *self.connection;
         if connection.state == State::Closed {
             return;

@@ -13,13 +13,13 @@ const MSS_DEFAULT: u16 = 536;
 /// A smaller MSS costs a header for each few bytes (Linux: `tcp_min_snd_mss`).
 const MSS_MIN: u16 = 64;
 /// IPv4 and TCP headers without options: RFC 6691 2 subtracts no more.
-pub(in crate::proto::tcp) const HEADERS_LEN: usize = 40;
+pub(crate) const HEADERS_LEN: usize = 40;
 /// The timestamps option, padded: it is in every segment, so the sender subtracts it (RFC 6691 3).
 const TIMESTAMPS_LEN: u16 = 12;
 
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Our side of a new connection: its numbers, its clock, and its offers.
-    pub(in crate::proto::tcp) fn prepare(&mut self) {
+    pub(crate) fn prepare(&mut self) {
         let mtu = self.output.mtu(*self.connection.flow.remote.ip());
         let connection = &mut *self.connection;
         connection.rare_snd.iss = self.shared.secret.isn(connection.flow, self.now);
@@ -30,7 +30,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// Applies the peer's SYN.
-    pub(in crate::proto::tcp) fn take_syn(&mut self, segment: &Segment) {
+    pub(crate) fn take_syn(&mut self, segment: &Segment) {
         let connection = &mut *self.connection;
         (connection.rare_rcv.irs, connection.rcv.nxt) = (segment.seq, segment.seq + 1);
         connection.advertised.last_ack_sent = connection.rcv.nxt;
@@ -83,7 +83,7 @@ pub(super) fn asks_for_ecn(segment: &Segment) -> bool {
 
 /// RFC 6691 2: the MSS option is the MTU less the fixed headers; `mss_max` limits it unless it is
 /// 0.
-pub(in crate::proto::tcp) fn receive_mss(mtu: usize, mss_max: u16) -> u16 {
+pub(crate) fn receive_mss(mtu: usize, mss_max: u16) -> u16 {
     let mss = mtu.saturating_sub(HEADERS_LEN).clamp(MSS_MIN.into(), u16::MAX.into()) as u16;
     if mss_max == 0 { mss } else { mss.min(mss_max) }
 }
@@ -101,12 +101,12 @@ fn send_mss(peer: Option<u16>, connection: &Connection) -> u16 {
 }
 
 /// A segment's payload where `mss` is without options.
-pub(in crate::proto::tcp) fn less_options(mss: u16, connection: &Connection) -> u16 {
+pub(crate) fn less_options(mss: u16, connection: &Connection) -> u16 {
     if connection.has(InputFlags::TIMESTAMPS) { mss - TIMESTAMPS_LEN } else { mss }
 }
 
 /// The smallest shift with which 16 bits cover the whole buffer (RFC 7323 2.3).
-pub(in crate::proto::tcp) fn window_scale(receive_buffer: u32) -> u8 {
+pub(crate) fn window_scale(receive_buffer: u32) -> u8 {
     let bits = u32::BITS - receive_buffer.leading_zeros();
     bits.saturating_sub(16).min(14) as u8
 }

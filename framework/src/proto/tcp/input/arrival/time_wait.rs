@@ -72,12 +72,12 @@ impl<P: Payload> Tcp<P> {
 
 impl Connection {
     /// The lowest number of the next connection of these ends, where this one is in TIME-WAIT.
-    pub(in crate::proto::tcp) fn next_iss_min(&self) -> Seq {
+    pub(crate) fn next_iss_min(&self) -> Seq {
         self.snd.nxt + ISS_DISTANCE
     }
 
     /// Our numbers begin at `iss_min` or later: an earlier connection of these ends is still known.
-    pub(in crate::proto::tcp) fn begin_above(&mut self, iss_min: Seq) {
+    pub(crate) fn begin_above(&mut self, iss_min: Seq) {
         if self.rare_snd.iss.is_before(iss_min) {
             self.rare_snd.iss = iss_min;
             (self.snd.una, self.snd.nxt, self.snd.wl2) = (iss_min, iss_min, iss_min);

@@ -7,8 +7,8 @@
 mod cubic;
 mod reno;
 
-use super::super::options::Congestion;
-use super::super::state::connection::{Connection, LossFlags, Recovery};
+use crate::proto::tcp::options::Congestion;
+use crate::proto::tcp::state::connection::{Connection, LossFlags, Recovery};
 use crate::time::Instant;
 
 /// No window is larger: the peer's cannot be (RFC 7323 2.3).
@@ -16,7 +16,7 @@ const CWND_MAX: u32 = 1 << 30;
 
 impl Connection {
     /// RFC 6928 2: ten segments, or the equivalent of four of the old size.
-    pub(in crate::proto::tcp) fn initial_window(&self) -> u32 {
+    pub(crate) fn initial_window(&self) -> u32 {
         let mss = u32::from(self.snd.mss);
         (10 * mss).min(14_600.max(2 * mss))
     }
@@ -24,7 +24,7 @@ impl Connection {
     /// Grows the window after `acked` bytes were acknowledged without loss. An unused window does
     /// not grow: unsent data shows nothing about the path (RFC 7661 4.3).
     #[inline]
-    pub(in crate::proto::tcp) fn grow_window(&mut self, acked: u32, now: Instant) {
+    pub(crate) fn grow_window(&mut self, acked: u32, now: Instant) {
         if !self.has(LossFlags::CWND_LIMITED | LossFlags::CWND_WAS_LIMITED) {
             // RFC 9438 4.2: time in which the app does not use the window does not count, and
             // growth resumes at the same height of the curve.
@@ -51,7 +51,7 @@ impl Connection {
     }
 
     /// The window was too large with `used` bytes in flight: its reduced value is `ssthresh`.
-    pub(in crate::proto::tcp) fn lower_ssthresh(&mut self, used: u32) {
+    pub(crate) fn lower_ssthresh(&mut self, used: u32) {
         // FlightSize counts, not the allowed bytes (RFC 5681 3.1); the addition of limited transmit
         // does not count.
         let used = used.min(self.congestion.cwnd);
@@ -66,7 +66,7 @@ impl Connection {
     /// Another algorithm takes over: it begins at the current window, without an earlier loss.
     /// Without congestion control before, the path has carried the bytes in flight, and that is the
     /// initial window.
-    pub(in crate::proto::tcp) fn change_congestion(&mut self, kind: Congestion) {
+    pub(crate) fn change_congestion(&mut self, kind: Congestion) {
         if kind == self.congestion.kind {
             return;
         }
@@ -88,7 +88,7 @@ impl Connection {
     }
 
     /// The path's state is no longer known: the window grows from its current size.
-    pub(in crate::proto::tcp) fn forget_epoch(&mut self) {
+    pub(crate) fn forget_epoch(&mut self) {
         self.congestion.in_epoch = false;
         self.congestion.acked = 0;
     }
@@ -97,14 +97,14 @@ impl Connection {
     /// even without congestion control: a sender that repeats the burst that was too much loses it
     /// again, each time after twice the wait (RFC 5681 3.1).
     #[inline]
-    pub(in crate::proto::tcp) fn is_unlimited(&self) -> bool {
+    pub(crate) fn is_unlimited(&self) -> bool {
         self.congestion.kind == Congestion::None && !matches!(self.recovery, Recovery::Probing | Recovery::Loss)
     }
 
     /// Records whether cwnd limits the bytes in flight now. In slow start half of it is enough,
     /// because it doubles in each round trip (RFC 7661 4.1, and Linux).
     #[inline]
-    pub(in crate::proto::tcp) fn note_use(&mut self) {
+    pub(crate) fn note_use(&mut self) {
         let used = self.pipe();
         let used =
             if self.congestion.cwnd < self.congestion.ssthresh { used * 2 } else { used + u32::from(self.snd.mss) };
@@ -115,7 +115,7 @@ impl Connection {
 
     /// Bytes more that may be sent until [`note_use`](Self::note_use) has something to record.
     #[inline]
-    pub(in crate::proto::tcp) fn unnoted_room(&self) -> u32 {
+    pub(crate) fn unnoted_room(&self) -> u32 {
         if self.has(LossFlags::CWND_LIMITED) {
             return u32::MAX;
         }
@@ -129,7 +129,7 @@ impl Connection {
 
     /// Another round trip has passed.
     #[inline]
-    pub(in crate::proto::tcp) fn begin_round(&mut self) {
+    pub(crate) fn begin_round(&mut self) {
         let was_limited = self.has(LossFlags::CWND_LIMITED);
         self.clear(LossFlags::CWND_LIMITED | LossFlags::CWND_WAS_LIMITED | LossFlags::DSACK_ROUND);
         if was_limited {

@@ -11,12 +11,12 @@
 //! There are at most as many repetitions as full segments that the app has read, few in a row, and
 //! none where nothing was lost recently.
 
-use super::super::super::machine::Context;
-use super::super::super::output::interface::Output;
-use super::super::super::payload::Payload;
-use super::super::super::segment::Outgoing;
-use super::super::super::state::connection::{AckOwed, Connection, Micros, OutputFlags};
-use super::super::super::state::stored::switch;
+use crate::proto::tcp::machine::Context;
+use crate::proto::tcp::output::interface::Output;
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::segment::Outgoing;
+use crate::proto::tcp::state::connection::{AckOwed, Connection, Micros, OutputFlags};
+use crate::proto::tcp::state::stored::switch;
 use crate::time::{Duration, Instant};
 
 /// Full segments of window that are held back: enough for some silences in a row without new data.

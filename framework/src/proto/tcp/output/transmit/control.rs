@@ -1,12 +1,12 @@
 //! Segments without data: acknowledgments, SYN, RST, probes.
 
-use super::super::super::machine::Context;
-use super::super::super::output::interface::{Output, Unsent};
-use super::super::super::payload::Payload;
-use super::super::super::segment::{Outgoing, SynOptions};
-use super::super::super::seq::Seq;
-use super::super::super::state::connection::{Connection, InputFlags, OutputFlags, Pending, RetransmitTimer, State};
-use super::super::super::state::stored::switch;
+use crate::proto::tcp::machine::Context;
+use crate::proto::tcp::output::interface::{Output, Unsent};
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::segment::{Outgoing, SynOptions};
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::state::connection::{Connection, InputFlags, OutputFlags, Pending, RetransmitTimer, State};
+use crate::proto::tcp::state::stored::switch;
 use crate::time::Instant;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 

@@ -1,14 +1,14 @@
 //! Sends data: lost data first, then new data, within the peer's window, the congestion window and
 //! the rules for small segments.
 
-use super::super::super::machine::Context;
-use super::super::super::output::interface::{Output, Unsent};
-use super::super::super::payload::Payload;
-use super::super::super::seq::Seq;
-use super::super::super::state::connection::{InputFlags, OutputFlags, RetransmitTimer};
-use super::super::super::state::queue::{FIN, LOST, PUSH, RESENT};
-use super::super::super::state::stored::switch;
 use crate::proto::slab::NIL;
+use crate::proto::tcp::machine::Context;
+use crate::proto::tcp::output::interface::{Output, Unsent};
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::state::connection::{InputFlags, OutputFlags, RetransmitTimer};
+use crate::proto::tcp::state::queue::{FIN, LOST, PUSH, RESENT};
+use crate::proto::tcp::state::stored::switch;
 use crate::proto::wheel::Wheel;
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::TcpFlags;
@@ -356,7 +356,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 }
 
-impl super::super::super::state::connection::Connection {
+impl crate::proto::tcp::state::connection::Connection {
     /// Call it after `len` bytes have left: the next may leave when the rate has room for them
     /// again. The unused part of a tick of the wheel is not lost.
     #[cold]

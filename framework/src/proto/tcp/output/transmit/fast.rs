@@ -10,17 +10,17 @@
 //! (`Tcp::context`), or queues data (`Context::queue`). Whether our window stays the same
 //! (`OutputFlags::WINDOW_STAYS`) is computed and cleared together with it.
 
-use super::super::super::machine::Context;
-use super::super::super::output::interface::{Output, Unsent};
-use super::super::super::payload::Payload;
-use super::super::super::segment::Outgoing;
-use super::super::super::seq::Seq;
-use super::super::super::state::connection::{
+use crate::proto::slab::NIL;
+use crate::proto::tcp::machine::Context;
+use crate::proto::tcp::output::interface::{Output, Unsent};
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::segment::Outgoing;
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::state::connection::{
     AppFlags, Connection, Flags, InputFlags, LossFlags, OutputFlags, Recovery, RetransmitTimer,
 };
-use super::super::super::state::queue::SentChunk;
-use super::super::super::state::stored::switch;
-use crate::proto::slab::NIL;
+use crate::proto::tcp::state::queue::SentChunk;
+use crate::proto::tcp::state::stored::switch;
 use crate::time::Instant;
 use crate::wire::tcp::TcpFlags;
 

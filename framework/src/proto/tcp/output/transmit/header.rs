@@ -1,12 +1,12 @@
 //! The fields of each segment besides its data: window, timestamps, SACK blocks, ECN.
 
-use super::super::super::machine::Context;
-use super::super::super::output::interface::Output;
-use super::super::super::payload::Payload;
-use super::super::super::segment::{Outgoing, Range, SACK_BLOCKS_MAX};
-use super::super::super::seq::Seq;
-use super::super::super::state::connection::{AckOwed, Connection, InputFlags, OutputFlags};
 use crate::proto::slab::NIL;
+use crate::proto::tcp::machine::Context;
+use crate::proto::tcp::output::interface::Output;
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::segment::{Outgoing, Range, SACK_BLOCKS_MAX};
+use crate::proto::tcp::seq::Seq;
+use crate::proto::tcp::state::connection::{AckOwed, Connection, InputFlags, OutputFlags};
 use crate::time::Instant;
 use crate::wire::tcp::{OPTIONS_LEN_MAX, TcpFlags, Timestamps};
 
@@ -112,7 +112,7 @@ impl Connection {
     }
 
     /// The room for data has changed, and so may the next window.
-    pub(in crate::proto::tcp) fn forget_window(&mut self) {
+    pub(crate) fn forget_window(&mut self) {
         self.clear(OutputFlags::WINDOW_STAYS);
     }
 

@@ -17,13 +17,13 @@ mod fast;
 mod header;
 mod run;
 
-pub(in crate::proto::tcp) use data::{SEGMENTS_MAX, Sending};
+pub(crate) use data::{SEGMENTS_MAX, Sending};
 
-use super::super::machine::{Context, Tcp};
-use super::super::output::interface::Output;
-use super::super::payload::Payload;
-use super::super::state::connection::{AckOwed, Connection, OutputFlags, State};
 use crate::proto::slab::NIL;
+use crate::proto::tcp::machine::{Context, Tcp};
+use crate::proto::tcp::output::interface::Output;
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::state::connection::{AckOwed, Connection, OutputFlags, State};
 use crate::time::Instant;
 
 /// The most connections that one tick sends for. Further ones wait for the next tick, so that no
@@ -99,7 +99,7 @@ impl<P: Payload> Tcp<P> {
 impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Sends the data that may be sent now, and then the due acknowledgment if no data carried it.
     #[inline]
-    pub(in crate::proto::tcp) fn transmit(&mut self) {
+    pub(crate) fn transmit(&mut self) {
         let connection = &*self.connection;
         if !(State::Established..=State::LastAck).contains(&connection.state) {
             return self.transmit_outside();
@@ -135,7 +135,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
 
     /// The output has no room: the next tick tries again.
     #[cold]
-    pub(in crate::proto::tcp) fn try_again(&mut self) {
+    pub(crate) fn try_again(&mut self) {
         self.shared.tally.output_busy += 1;
         self.flush_later();
     }
@@ -145,7 +145,7 @@ impl Connection {
     /// Whether any work is left. Most often the app has answered within the burst, and its answer
     /// has carried everything.
     #[inline]
-    pub(in crate::proto::tcp) fn has_pending_work(&self) -> bool {
+    pub(crate) fn has_pending_work(&self) -> bool {
         self.clock.ack_owed != AckOwed::No
             || self.send.next_unsent != NIL
             || self.sack.lost_len != 0

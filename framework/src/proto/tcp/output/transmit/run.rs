@@ -2,15 +2,15 @@
 //! queued and kept separately and has a segment's length. So one check of windows, header and
 //! timers sends tens of kilobytes, and lost data is retransmitted piece by piece.
 
-use super::super::super::machine::Context;
-use super::super::super::output::interface::Output;
-use super::super::super::payload::Payload;
-use super::super::super::state::connection::{InputFlags, LossFlags, OutputFlags, Recovery};
-use super::super::super::state::queue::{FIN, PUSH};
-use super::super::super::state::stored::switch;
-use super::super::run::Run;
 use super::data::Sending;
 use crate::proto::slab::NIL;
+use crate::proto::tcp::machine::Context;
+use crate::proto::tcp::output::interface::Output;
+use crate::proto::tcp::output::run::Run;
+use crate::proto::tcp::payload::Payload;
+use crate::proto::tcp::state::connection::{InputFlags, LossFlags, OutputFlags, Recovery};
+use crate::proto::tcp::state::queue::{FIN, PUSH};
+use crate::proto::tcp::state::stored::switch;
 use crate::wire::tcp::TcpFlags;
 
 /// Chunks that may leave together.

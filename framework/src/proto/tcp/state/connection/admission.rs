@@ -9,34 +9,34 @@ use crate::proto::tcp::event::ListenerId;
 
 /// The listener that accepted it.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::proto::tcp) struct AcceptedBy {
+pub(crate) struct AcceptedBy {
     /// For a connection that we opened, the id of no listener.
-    pub(in crate::proto::tcp) id: ListenerId,
+    pub(crate) id: ListenerId,
 }
 
 impl AcceptedBy {
     pub(super) const NOBODY: Self = Self { id: ListenerId(NIL) };
 
     /// `None` where the connection is a call of ours.
-    pub(in crate::proto::tcp) fn listener(self) -> Option<ListenerId> {
+    pub(crate) fn listener(self) -> Option<ListenerId> {
         (self.id.0 != NIL).then_some(self.id)
     }
 }
 
 /// How a remote client's connection is [counted](crate::proto::tcp::listening::admission).
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::proto::tcp) struct Counted(u8);
+pub(crate) struct Counted(u8);
 
 impl Counted {
     pub(super) const NOT: Self = Self(0);
-    pub(in crate::proto::tcp) const PLACE: Self = Self(1 << 0);
-    pub(in crate::proto::tcp) const SESSION: Self = Self(1 << 1);
+    pub(crate) const PLACE: Self = Self(1 << 0);
+    pub(crate) const SESSION: Self = Self(1 << 1);
 
-    pub(in crate::proto::tcp) fn has(self, what: Self) -> bool {
+    pub(crate) fn has(self, what: Self) -> bool {
         self.0 & what.0 != 0
     }
 
-    pub(in crate::proto::tcp) fn insert(&mut self, what: Self) {
+    pub(crate) fn insert(&mut self, what: Self) {
         self.0 |= what.0;
     }
 }

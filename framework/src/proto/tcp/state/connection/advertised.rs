@@ -7,9 +7,9 @@ use crate::proto::tcp::seq::Seq;
 
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct AdvertisedWindow {
+pub(crate) struct AdvertisedWindow {
     /// RCV.ADV: the right edge last advertised. It never moves left (RFC 9293 3.8.6).
-    pub(in crate::proto::tcp) adv: Seq,
+    pub(crate) adv: Seq,
     /// The last acknowledgment number sent (RFC 7323 4.3: Last.ACK.sent).
-    pub(in crate::proto::tcp) last_ack_sent: Seq,
+    pub(crate) last_ack_sent: Seq,
 }

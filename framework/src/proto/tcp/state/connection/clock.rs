@@ -9,7 +9,7 @@ use crate::time::Instant;
 
 /// When an acknowledgment is due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::proto::tcp) enum AckOwed {
+pub(crate) enum AckOwed {
     #[default]
     No,
     /// By `ack_at`, or with the next segment before.
@@ -20,7 +20,7 @@ pub(in crate::proto::tcp) enum AckOwed {
 
 /// The purpose of the retransmission timer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::proto::tcp) enum RetransmitTimer {
+pub(crate) enum RetransmitTimer {
     #[default]
     Off,
     /// RFC 6298.
@@ -36,7 +36,7 @@ pub(in crate::proto::tcp) enum RetransmitTimer {
 /// The fields that segments update.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct Clock {
+pub(crate) struct Clock {
     /// When `timer` expires.
     pub(in crate::proto::tcp) timer_at: Instant,
     pub(in crate::proto::tcp) ack_at: Instant,
@@ -152,11 +152,11 @@ impl Clock {
 /// The fields that idle connections use.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct RareClock {
+pub(crate) struct RareClock {
     /// Keepalive, FIN-WAIT-2, TIME-WAIT, linger: one at a time.
-    pub(in crate::proto::tcp) idle_at: Instant,
+    pub(crate) idle_at: Instant,
     /// When the rate allows the next segment.
-    pub(in crate::proto::tcp) pace_at: Instant,
+    pub(crate) pace_at: Instant,
 }
 
 impl RareClock {

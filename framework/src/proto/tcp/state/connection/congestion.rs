@@ -9,19 +9,19 @@ use crate::proto::tcp::options::Congestion;
 /// Variables in bytes and milliseconds.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct CongestionState {
-    pub(in crate::proto::tcp) ssthresh: u32,
-    pub(in crate::proto::tcp) cwnd: u32,
-    pub(in crate::proto::tcp) kind: Congestion,
+pub(crate) struct CongestionState {
+    pub(crate) ssthresh: u32,
+    pub(crate) cwnd: u32,
+    pub(crate) kind: Congestion,
     /// An epoch of congestion avoidance has begun: the last three count.
-    pub(in crate::proto::tcp) in_epoch: bool,
+    pub(crate) in_epoch: bool,
     /// Acknowledged bytes for which cwnd has not grown yet.
-    pub(in crate::proto::tcp) acked: u32,
+    pub(crate) acked: u32,
     /// Zero before the first loss.
-    pub(in crate::proto::tcp) w_max: u32,
-    pub(in crate::proto::tcp) epoch_start_ms: u32,
-    pub(in crate::proto::tcp) k_ms: u32,
-    pub(in crate::proto::tcp) w_est: u32,
+    pub(crate) w_max: u32,
+    pub(crate) epoch_start_ms: u32,
+    pub(crate) k_ms: u32,
+    pub(crate) w_est: u32,
 }
 
 impl CongestionState {
@@ -40,12 +40,12 @@ impl CongestionState {
     }
 
     /// Makes the window at least a segment of `mss`.
-    pub(in crate::proto::tcp) fn make_room_for(&mut self, mss: u16) {
+    pub(crate) fn make_room_for(&mut self, mss: u16) {
         self.cwnd = self.cwnd.max(mss.into());
     }
 
     /// Another algorithm begins with the current windows, without an earlier loss.
-    pub(in crate::proto::tcp) fn change(&mut self, kind: Congestion) {
+    pub(crate) fn change(&mut self, kind: Congestion) {
         *self = Self { ssthresh: self.ssthresh, cwnd: self.cwnd, ..Self::new(kind) };
     }
 }

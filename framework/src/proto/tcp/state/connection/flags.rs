@@ -14,13 +14,13 @@ use core::ops::BitOr;
 
 /// Flags of any rooms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::proto::tcp) struct Flags(u32);
+pub(crate) struct Flags(u32);
 
 impl Flags {
-    pub(in crate::proto::tcp) const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(0);
 
     /// The union of `sets`.
-    pub(in crate::proto::tcp) const fn of(sets: &[Self]) -> Self {
+    pub(crate) const fn of(sets: &[Self]) -> Self {
         let (mut all, mut idx) = (0, 0);
         while idx < sets.len() {
             all |= sets[idx].0;
@@ -31,17 +31,17 @@ impl Flags {
 
     /// Whether one of `any` is there.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn intersects(self, any: Self) -> bool {
+    pub(crate) fn intersects(self, any: Self) -> bool {
         self.0 & any.0 != 0
     }
 
     #[inline(always)]
-    pub(in crate::proto::tcp) fn insert(&mut self, flags: Self) {
+    pub(crate) fn insert(&mut self, flags: Self) {
         self.0 |= flags.0;
     }
 
     #[inline(always)]
-    pub(in crate::proto::tcp) fn remove(&mut self, flags: Self) {
+    pub(crate) fn remove(&mut self, flags: Self) {
         self.0 &= !flags.0;
     }
 }
@@ -60,16 +60,16 @@ macro_rules! set_of_a_room {
     ($(#[$set_doc:meta])* $set:ident, $($(#[$flag_doc:meta])* $flag:ident = $bit:literal,)*) => {
         $(#[$set_doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(in crate::proto::tcp) struct $set(u32);
+        pub(crate) struct $set(u32);
 
         impl $set {
-            $($(#[$flag_doc])* pub(in crate::proto::tcp) const $flag: Self = Self(1 << $bit);)*
+            $($(#[$flag_doc])* pub(crate) const $flag: Self = Self(1 << $bit);)*
 
             #[cfg(test)]
             const ALL: Flags = Flags(0 $(| 1 << $bit)*);
 
             /// As flags of any room.
-            pub(in crate::proto::tcp) const fn flags(self) -> Flags {
+            pub(crate) const fn flags(self) -> Flags {
                 Flags(self.0)
             }
         }
@@ -178,7 +178,7 @@ set_of_a_room! {
 
 impl AppFlags {
     /// States in which data in order is queued instead of delivered.
-    pub(in crate::proto::tcp) const HOLDS: Self = Self(Self::PAUSED.0 | Self::CONNECT_EVENT_PENDING.0);
+    pub(crate) const HOLDS: Self = Self(Self::PAUSED.0 | Self::CONNECT_EVENT_PENDING.0);
 }
 
 #[cfg(test)]

@@ -46,14 +46,14 @@ impl State {
 
 /// The report to the app about the end.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::proto::tcp) struct Ending {
-    pub(in crate::proto::tcp) reason: CloseReason,
+pub(crate) struct Ending {
+    pub(crate) reason: CloseReason,
 }
 
 impl Ending {
     pub(super) const NEW: Self = Self { reason: CloseReason::Finished };
 
-    pub(in crate::proto::tcp) fn set(&mut self, reason: CloseReason) {
+    pub(crate) fn set(&mut self, reason: CloseReason) {
         self.reason = reason;
     }
 }

@@ -15,7 +15,7 @@ use crate::time::Instant;
 
 /// The sender's state of loss recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::proto::tcp) enum Recovery {
+pub(crate) enum Recovery {
     /// Nothing is lost as far as we know.
     #[default]
     Open,
@@ -34,30 +34,29 @@ pub(in crate::proto::tcp) enum Recovery {
 /// of the chunks.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct Scoreboard {
+pub(crate) struct Scoreboard {
     /// The end of the last search for a SACK block; `NIL` while nothing is marked.
-    pub(in crate::proto::tcp) hint: u32,
+    pub(crate) hint: u32,
     /// Segments that have left the network out of order: SACKED chunks or, without SACK, duplicate
     /// ACKs in a row.
-    pub(in crate::proto::tcp) sacked_count: u32,
+    pub(crate) sacked_count: u32,
     /// Marks of data in flight, in bytes (RFC 6675 2: pipe).
-    pub(in crate::proto::tcp) sacked_len: u32,
-    pub(in crate::proto::tcp) lost_len: u32,
-    pub(in crate::proto::tcp) resent_len: u32,
+    pub(crate) sacked_len: u32,
+    pub(crate) lost_len: u32,
+    pub(crate) resent_len: u32,
 }
 
 impl Scoreboard {
-    pub(in crate::proto::tcp) const CLEAR: Self =
-        Self { hint: NIL, sacked_count: 0, sacked_len: 0, lost_len: 0, resent_len: 0 };
+    pub(crate) const CLEAR: Self = Self { hint: NIL, sacked_count: 0, sacked_len: 0, lost_len: 0, resent_len: 0 };
 
     /// Whether no data in flight is marked.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn is_clear(&self) -> bool {
+    pub(crate) fn is_clear(&self) -> bool {
         (self.sacked_len | self.lost_len | self.resent_len | self.sacked_count | !self.hint) == 0
     }
 
     /// Without SACK: a duplicate ACK means that one more segment has left the network.
-    pub(in crate::proto::tcp) fn count_duplicate(&mut self) {
+    pub(crate) fn count_duplicate(&mut self) {
         self.sacked_count = self.sacked_count.saturating_add(1);
     }
 }
@@ -65,21 +64,21 @@ impl Scoreboard {
 /// RFC 8985 5.2, except RACK.xmit_ts: see [`RackSegment`].
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct Rack {
-    pub(in crate::proto::tcp) end_seq: Seq,
-    pub(in crate::proto::tcp) rtt: Micros,
-    pub(in crate::proto::tcp) fack: Seq,
+pub(crate) struct Rack {
+    pub(crate) end_seq: Seq,
+    pub(crate) rtt: Micros,
+    pub(crate) fack: Seq,
     /// RFC 8985 7.2: TLP.end_seq.
-    pub(in crate::proto::tcp) probe_end: Seq,
+    pub(crate) probe_end: Seq,
 }
 
 /// The segment that was sent last of those that have arrived (RFC 8985 5.2), apart from the others
 /// of [`Rack`]: sending after a pause reads the length of the pause.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct RackSegment {
+pub(crate) struct RackSegment {
     /// RACK.xmit_ts.
-    pub(in crate::proto::tcp) xmit_ts: Instant,
+    pub(crate) xmit_ts: Instant,
 }
 
 impl RackSegment {
@@ -89,9 +88,9 @@ impl RackSegment {
 /// RFC 8985 6.2 step 4: the tolerance of RACK.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct Reordering {
-    pub(in crate::proto::tcp) wnd_mult: u8,
-    pub(in crate::proto::tcp) wnd_persist: u8,
+pub(crate) struct Reordering {
+    pub(crate) wnd_mult: u8,
+    pub(crate) wnd_persist: u8,
 }
 
 impl Reordering {
@@ -101,33 +100,33 @@ impl Reordering {
 /// Variables of a recovery.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct Loss {
-    pub(in crate::proto::tcp) recovery_point: Seq,
+pub(crate) struct Loss {
+    pub(crate) recovery_point: Seq,
     /// Chunks that are LOST and not retransmitted since, the next one first.
-    pub(in crate::proto::tcp) lost: Lane,
-    pub(in crate::proto::tcp) undo: Undo,
-    pub(in crate::proto::tcp) prr: Prr,
+    pub(crate) lost: Lane,
+    pub(crate) undo: Undo,
+    pub(crate) prr: Prr,
 }
 
 /// State to restore after a spurious recovery (RFC 4015, RFC 3708).
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct Undo {
-    pub(in crate::proto::tcp) cwnd: u32,
-    pub(in crate::proto::tcp) ssthresh: u32,
+pub(crate) struct Undo {
+    pub(crate) cwnd: u32,
+    pub(crate) ssthresh: u32,
     /// SND.UNA when the recovery began, where `LossFlags::UNDO` is set.
-    pub(in crate::proto::tcp) marker: Seq,
+    pub(crate) marker: Seq,
     /// Retransmitted segments without a reported duplicate yet.
-    pub(in crate::proto::tcp) resent: u32,
+    pub(crate) resent: u32,
     /// When the first retransmission left, by the clock of timestamps (Eifel, RFC 3522).
-    pub(in crate::proto::tcp) resent_ts: u32,
+    pub(crate) resent_ts: u32,
 }
 
 /// Proportional rate reduction (RFC 6937).
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct Prr {
-    pub(in crate::proto::tcp) delivered: u32,
-    pub(in crate::proto::tcp) out: u32,
-    pub(in crate::proto::tcp) recover_fs: u32,
+pub(crate) struct Prr {
+    pub(crate) delivered: u32,
+    pub(crate) out: u32,
+    pub(crate) recover_fs: u32,
 }

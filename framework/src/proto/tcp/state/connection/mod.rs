@@ -36,18 +36,18 @@ mod tally;
 mod ts;
 
 use admission::AcceptedBy;
-pub(in crate::proto::tcp) use admission::Counted;
+pub(crate) use admission::Counted;
 use advertised::AdvertisedWindow;
-pub(in crate::proto::tcp) use clock::{AckOwed, RetransmitTimer};
+pub(crate) use clock::{AckOwed, RetransmitTimer};
 use clock::{Clock, RareClock};
 use congestion::CongestionState;
-pub(in crate::proto::tcp) use flags::{AppFlags, Flags, InputFlags, LossFlags, OutputFlags};
+pub(crate) use flags::{AppFlags, Flags, InputFlags, LossFlags, OutputFlags};
 use life::Ending;
 pub use life::State;
 use loss::{Loss, Rack, RackSegment, Reordering};
-pub(in crate::proto::tcp) use loss::{Prr, Recovery, Scoreboard, Undo};
+pub(crate) use loss::{Prr, Recovery, Scoreboard, Undo};
 use path::PathMtu;
-pub(in crate::proto::tcp) use pending::Pending;
+pub(crate) use pending::Pending;
 use rcv::{Duplicate, OutOfOrder, RareReceive, ReceiveVariables};
 use rtt::{Round, Rtt};
 use send_queue::SendQueue;
@@ -55,9 +55,9 @@ use snd::{RareSend, SendVariables};
 use tally::{ConnectionTally, RareTally};
 use ts::TimestampState;
 
-use super::super::options::ConnectionOptions;
 use super::stored::{RareOptions, StoredOptions};
 use crate::proto::slab::NIL;
+use crate::proto::tcp::options::ConnectionOptions;
 use crate::proto::{ConsumerId, Flow};
 use crate::time::{Duration, Instant};
 
@@ -67,61 +67,61 @@ use crate::time::{Duration, Instant};
 /// most that number of cache misses. Data and its answer stay within the first four.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub(in crate::proto::tcp) struct Connection {
+pub(crate) struct Connection {
     // First line: the flow, and received data.
     /// Of the whole connection, because it is found by its flow: written once, at its beginning.
-    pub(in crate::proto::tcp) flow: Flow,
+    pub(crate) flow: Flow,
     /// Of the whole connection, because the app's identifier contains it: written once, when the
     /// connection gets its slot.
-    pub(in crate::proto::tcp) generation: u32,
-    pub(in crate::proto::tcp) flags: Flags,
-    pub(in crate::proto::tcp) state: State,
-    pub(in crate::proto::tcp) recovery: Recovery,
+    pub(crate) generation: u32,
+    pub(crate) flags: Flags,
+    pub(crate) state: State,
+    pub(crate) recovery: Recovery,
     /// Of the whole connection: marks the slot as taken.
     taken: Taken,
-    pub(in crate::proto::tcp) pending: Pending,
-    pub(in crate::proto::tcp) rcv: ReceiveVariables,
-    pub(in crate::proto::tcp) advertised: AdvertisedWindow,
-    pub(in crate::proto::tcp) ts: TimestampState,
-    pub(in crate::proto::tcp) rtt: Rtt,
+    pub(crate) pending: Pending,
+    pub(crate) rcv: ReceiveVariables,
+    pub(crate) advertised: AdvertisedWindow,
+    pub(crate) ts: TimestampState,
+    pub(crate) rtt: Rtt,
 
     // Second line: the send sequence space (RFC 9293 3.3.1), and unsent and unacknowledged data.
-    pub(in crate::proto::tcp) snd: SendVariables,
-    pub(in crate::proto::tcp) send: SendQueue,
+    pub(crate) snd: SendVariables,
+    pub(crate) send: SendQueue,
     /// Of the whole connection, because it names the owner: written once, at its beginning.
-    pub(in crate::proto::tcp) consumer: ConsumerId,
+    pub(crate) consumer: ConsumerId,
 
     // Third line: deadlines; whether anything is missing.
-    pub(in crate::proto::tcp) clock: Clock,
-    pub(in crate::proto::tcp) rack_segment: RackSegment,
-    pub(in crate::proto::tcp) sack: Scoreboard,
+    pub(crate) clock: Clock,
+    pub(crate) rack_segment: RackSegment,
+    pub(crate) sack: Scoreboard,
 
     // Fourth line: the last field of the scoreboard, the queue out of order, options, and counts,
     // except for the acknowledged bytes, which begin the fifth line.
-    pub(in crate::proto::tcp) out_of_order: OutOfOrder,
-    pub(in crate::proto::tcp) options: StoredOptions,
-    pub(in crate::proto::tcp) tally: ConnectionTally,
+    pub(crate) out_of_order: OutOfOrder,
+    pub(crate) options: StoredOptions,
+    pub(crate) tally: ConnectionTally,
 
     // Fifth line: fields that an acknowledgment updates, and those for computing how much may leave
     // at once.
-    pub(in crate::proto::tcp) round: Round,
-    pub(in crate::proto::tcp) rack: Rack,
-    pub(in crate::proto::tcp) dsack: Duplicate,
+    pub(crate) round: Round,
+    pub(crate) rack: Rack,
+    pub(crate) dsack: Duplicate,
     /// Its last half is in a later line, because few acknowledgments need it.
-    pub(in crate::proto::tcp) congestion: CongestionState,
+    pub(crate) congestion: CongestionState,
 
     // Behind: fields for a pause, a loss, and the beginning and the end of a connection.
-    pub(in crate::proto::tcp) rare_clock: RareClock,
-    pub(in crate::proto::tcp) rare_options: RareOptions,
-    pub(in crate::proto::tcp) rare_tally: RareTally,
-    pub(in crate::proto::tcp) rare_rcv: RareReceive,
-    pub(in crate::proto::tcp) rare_snd: RareSend,
-    pub(in crate::proto::tcp) loss: Loss,
-    pub(in crate::proto::tcp) accepted_by: AcceptedBy,
-    pub(in crate::proto::tcp) reordering: Reordering,
-    pub(in crate::proto::tcp) ending: Ending,
-    pub(in crate::proto::tcp) counted: Counted,
-    pub(in crate::proto::tcp) path: PathMtu,
+    pub(crate) rare_clock: RareClock,
+    pub(crate) rare_options: RareOptions,
+    pub(crate) rare_tally: RareTally,
+    pub(crate) rare_rcv: RareReceive,
+    pub(crate) rare_snd: RareSend,
+    pub(crate) loss: Loss,
+    pub(crate) accepted_by: AcceptedBy,
+    pub(crate) reordering: Reordering,
+    pub(crate) ending: Ending,
+    pub(crate) counted: Counted,
+    pub(crate) path: PathMtu,
 }
 
 /// A byte with one valid value of 256. The slab marks a free slot by an invalid value of some
@@ -135,38 +135,38 @@ enum Taken {
 
 /// A span of time in half the size: microseconds, 71 minutes at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::proto::tcp) struct Micros(pub(in crate::proto::tcp) u32);
+pub(crate) struct Micros(pub(crate) u32);
 
 impl Micros {
-    pub(in crate::proto::tcp) const ZERO: Self = Self(0);
+    pub(crate) const ZERO: Self = Self(0);
 
     /// The span, rounded up, and capped at the longest.
     #[inline]
-    pub(in crate::proto::tcp) fn of(span: Duration) -> Self {
+    pub(crate) fn of(span: Duration) -> Self {
         Self(span.as_nanos().div_ceil(1_000).min(u64::from(u32::MAX)) as u32)
     }
 
     /// The span, rounded down: all data sent in one burst has the same age.
     #[inline]
-    pub(in crate::proto::tcp) fn floor(span: Duration) -> Self {
+    pub(crate) fn floor(span: Duration) -> Self {
         Self((span.as_nanos() / 1_000).min(u64::from(u32::MAX)) as u32)
     }
 
     #[inline]
-    pub(in crate::proto::tcp) fn span(self) -> Duration {
+    pub(crate) fn span(self) -> Duration {
         Duration::from_micros(self.0.into())
     }
 }
 
 /// Units of 2^30 ns, a little more than a second: one shift.
 #[inline]
-pub(in crate::proto::tcp) fn coarse_seconds(now: Instant) -> u32 {
+pub(crate) fn coarse_seconds(now: Instant) -> u32 {
     (now.as_nanos() >> 30) as u32
 }
 
 impl Connection {
     /// A connection of `flow` before its handshake.
-    pub(in crate::proto::tcp) fn new(
+    pub(crate) fn new(
         flow: Flow,
         state: State,
         options: &ConnectionOptions,
@@ -214,46 +214,46 @@ impl Connection {
 
     /// Whether any of `flags` is set.
     #[inline]
-    pub(in crate::proto::tcp) fn has(&self, flags: impl Into<Flags>) -> bool {
+    pub(crate) fn has(&self, flags: impl Into<Flags>) -> bool {
         self.flags.intersects(flags.into())
     }
 
     #[inline]
-    pub(in crate::proto::tcp) fn set(&mut self, flags: impl Into<Flags>) {
+    pub(crate) fn set(&mut self, flags: impl Into<Flags>) {
         self.flags.insert(flags.into());
     }
 
     #[inline]
-    pub(in crate::proto::tcp) fn clear(&mut self, flags: impl Into<Flags>) {
+    pub(crate) fn clear(&mut self, flags: impl Into<Flags>) {
         self.flags.remove(flags.into());
     }
 
     #[inline]
-    pub(in crate::proto::tcp) fn is_on(&self, switch: u8) -> bool {
+    pub(crate) fn is_on(&self, switch: u8) -> bool {
         self.options.switches & switch != 0
     }
 
     /// RFC 6675 2, pipe: the estimate of data in the network.
     #[inline]
-    pub(in crate::proto::tcp) fn pipe(&self) -> u32 {
+    pub(crate) fn pipe(&self) -> u32 {
         (self.snd.flight() + self.sack.resent_len).saturating_sub(self.sack.sacked_len + self.sack.lost_len)
     }
 
     /// Bytes sent for the first time: numbers sent, less those of SYN and FIN.
-    pub(in crate::proto::tcp) fn bytes_sent(&self) -> u64 {
+    pub(crate) fn bytes_sent(&self) -> u64 {
         let is_syn_out = self.tally.bytes_acked == 0 && self.snd.una == self.rare_snd.iss;
         let others = u64::from(is_syn_out) + u64::from(self.has_sent_fin());
         (self.tally.bytes_acked + u64::from(self.snd.flight())).saturating_sub(others)
     }
 
     /// The number of these bytes that the peer has acknowledged.
-    pub(in crate::proto::tcp) fn bytes_acked(&self) -> u64 {
+    pub(crate) fn bytes_acked(&self) -> u64 {
         let is_fin_acknowledged = self.has_sent_fin() && self.snd.flight() == 0;
         self.tally.bytes_acked - u64::from(is_fin_acknowledged)
     }
 
     /// Whether the app has closed its side, and no chunk was free yet for the FIN.
-    pub(in crate::proto::tcp) fn owes_fin(&self) -> bool {
+    pub(crate) fn owes_fin(&self) -> bool {
         !self.has(AppFlags::FIN_QUEUED) && matches!(self.state, State::FinWait1 | State::Closing | State::LastAck)
     }
 
@@ -263,7 +263,7 @@ impl Connection {
 
     /// RCV.WND: the current window, and never less than was shown.
     #[inline]
-    pub(in crate::proto::tcp) fn rcv_wnd(&self) -> u32 {
+    pub(crate) fn rcv_wnd(&self) -> u32 {
         // A buffer that has grown since our SYN may exceed its scale.
         let shown_max = u32::from(u16::MAX) << self.snd.rcv_wscale;
         let room = self.options.receive_buffer.saturating_sub(self.rcv.in_order_len).min(shown_max);
@@ -273,10 +273,10 @@ impl Connection {
 
 impl Connection {
     /// The first cache lines, which a segment of an established connection touches.
-    pub(in crate::proto::tcp) const HOT_LINES: usize = 5;
+    pub(crate) const HOT_LINES: usize = 5;
 }
 
-/// [`TcpConfig::connection_len`](super::super::TcpConfig::connection_len) has the sum that this is
+/// [`TcpConfig::connection_len`](crate::proto::tcp::TcpConfig::connection_len) has the sum that this is
 /// a part of.
 const _: () = assert!(size_of::<Connection>() == 512);
 

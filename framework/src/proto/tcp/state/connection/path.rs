@@ -6,20 +6,20 @@ use crate::proto::tcp::seq::Seq;
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct PathMtu {
+pub(crate) struct PathMtu {
     /// The number of the segment that the claim is about; or of the first full segment on trial.
-    pub(in crate::proto::tcp) claimed_seq: Seq,
+    pub(crate) claimed_seq: Seq,
     /// The MSS by a router's claim that is not accepted yet; or 0.
-    pub(in crate::proto::tcp) claimed_mss: u16,
+    pub(crate) claimed_mss: u16,
     /// The largest `snd.mss`, to which it returns when a router's claim has expired: as negotiated
     /// by the SYNs, or less where the app has lowered it since (`limit_mss`).
-    pub(in crate::proto::tcp) mss_max: u16,
+    pub(crate) mss_max: u16,
     /// When it was lowered, in the lower half of [`coarse_seconds`](super::coarse_seconds); or 0.
-    pub(in crate::proto::tcp) lowered_at_s: u16,
+    pub(crate) lowered_at_s: u16,
     /// How often timeouts have shortened full segments since one arrived.
-    pub(in crate::proto::tcp) black_holes: u8,
+    pub(crate) black_holes: u8,
     /// ICMP errors that did not close the connection; 255 is as many or more.
-    pub(in crate::proto::tcp) soft_errors: u8,
+    pub(crate) soft_errors: u8,
 }
 
 impl PathMtu {

@@ -7,7 +7,7 @@ use core::ops::BitOr;
 
 /// A set of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::proto::tcp) struct Pending(u8);
+pub(crate) struct Pending(u8);
 
 impl Pending {
     pub(in crate::proto::tcp) const NONE: Self = Self(0);

@@ -13,15 +13,15 @@ use crate::proto::tcp::state::queue::Queue;
 /// The fields that each segment uses.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct ReceiveVariables {
+pub(crate) struct ReceiveVariables {
     /// RCV.NXT.
-    pub(in crate::proto::tcp) nxt: Seq,
+    pub(crate) nxt: Seq,
     /// The largest payload that arrived: two such are acknowledged at once (RFC 5681 4.2).
-    pub(in crate::proto::tcp) full_len: u16,
+    pub(crate) full_len: u16,
     /// The peer's largest segment, by our SYN.
-    pub(in crate::proto::tcp) mss: u16,
+    pub(crate) mss: u16,
     /// Bytes in `in_order`.
-    pub(in crate::proto::tcp) in_order_len: u32,
+    pub(crate) in_order_len: u32,
 }
 
 impl ReceiveVariables {
@@ -31,28 +31,28 @@ impl ReceiveVariables {
 /// Chunks beyond a hole, by their numbers and without overlap.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct OutOfOrder {
-    pub(in crate::proto::tcp) queue: Queue,
+pub(crate) struct OutOfOrder {
+    pub(crate) queue: Queue,
 }
 
 /// A range that came twice, to be reported to the peer (RFC 2883).
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct Duplicate {
-    pub(in crate::proto::tcp) range: Range,
+pub(crate) struct Duplicate {
+    pub(crate) range: Range,
 }
 
 impl Duplicate {
     /// Whether there is one to be reported.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         !self.range.is_empty()
     }
 
     /// Notes a range that came twice. The next acknowledgment reports the first such range, to its
     /// contiguous end (RFC 2883 4 (3)). Where the chunks out of order split a range, it comes here
     /// in pieces, and adjacent pieces are merged.
-    pub(in crate::proto::tcp) fn note(&mut self, range: Range) {
+    pub(crate) fn note(&mut self, range: Range) {
         let held = self.range;
         if held.is_empty() {
             self.range = range;
@@ -63,7 +63,7 @@ impl Duplicate {
 
     /// The range was reported to the peer in a D-SACK, or is not reported because SACK is off.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.range = Range::default();
     }
 }
@@ -71,12 +71,12 @@ impl Duplicate {
 /// Rare fields: data that waits for the app, and the beginning and the end of the stream.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct RareReceive {
+pub(crate) struct RareReceive {
     /// Data in order that the app has not read yet.
-    pub(in crate::proto::tcp) in_order: Queue,
-    pub(in crate::proto::tcp) irs: Seq,
+    pub(crate) in_order: Queue,
+    pub(crate) irs: Seq,
     /// The number of the peer's FIN, where `InputFlags::FIN_SEEN` is set.
-    pub(in crate::proto::tcp) fin: Seq,
+    pub(crate) fin: Seq,
     /// SACK blocks for the peer: ranges that arrived, the latest first (RFC 2018 4).
-    pub(in crate::proto::tcp) sacks: [Range; 4],
+    pub(crate) sacks: [Range; 4],
 }

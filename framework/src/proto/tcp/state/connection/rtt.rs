@@ -9,10 +9,10 @@ use crate::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct Rtt {
+pub(crate) struct Rtt {
     /// Zero before the first sample.
-    pub(in crate::proto::tcp) srtt: Micros,
-    pub(in crate::proto::tcp) rto: Micros,
+    pub(crate) srtt: Micros,
+    pub(crate) rto: Micros,
 }
 
 impl Rtt {
@@ -24,13 +24,13 @@ impl Rtt {
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct Round {
-    pub(in crate::proto::tcp) rttvar: Micros,
+pub(crate) struct Round {
+    pub(crate) rttvar: Micros,
     /// The recent minimum, and its time, in [`coarse_seconds`].
-    pub(in crate::proto::tcp) rtt_min: Micros,
-    pub(in crate::proto::tcp) rtt_min_at_s: u32,
+    pub(crate) rtt_min: Micros,
+    pub(crate) rtt_min_at_s: u32,
     /// The end of the current round trip, by acknowledgment.
-    pub(in crate::proto::tcp) end: Seq,
+    pub(crate) end: Seq,
 }
 
 impl Round {

@@ -10,20 +10,20 @@ use crate::proto::tcp::state::queue::{Chunks, Dropped, Lane, Queue};
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct SendQueue {
+pub(crate) struct SendQueue {
     /// Unacknowledged chunks, followed by unsent ones.
-    pub(in crate::proto::tcp) queue: Queue,
+    pub(crate) queue: Queue,
     /// The first chunk that was never sent.
-    pub(in crate::proto::tcp) next_unsent: u32,
+    pub(crate) next_unsent: u32,
     /// Bytes in `queue`.
-    pub(in crate::proto::tcp) len: u32,
+    pub(crate) len: u32,
     /// Sent chunks that are neither SACKED nor waiting for a retransmission, by the time of their
     /// last transmission.
-    pub(in crate::proto::tcp) in_flight: Lane,
+    pub(crate) in_flight: Lane,
     /// Bytes that may leave at once on the fast path, as last computed; 0 where the number is not
     /// known. Acknowledgments without loss do not reduce it. Every other change begins with a
     /// context, whose creation clears it: see `transmit::fast`.
-    pub(in crate::proto::tcp) fast_send_room: u32,
+    pub(crate) fast_send_room: u32,
 }
 
 impl SendQueue {
@@ -33,19 +33,19 @@ impl SendQueue {
 
     /// Counts bytes that were queued or have left at once.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn grow(&mut self, len: u32) {
+    pub(crate) fn grow(&mut self, len: u32) {
         self.len += len;
     }
 
     /// Counts bytes that the peer has acknowledged.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn shrink(&mut self, len: u32) {
+    pub(crate) fn shrink(&mut self, len: u32) {
         self.len -= len;
     }
 
     /// An unsent chunk was appended.
     #[inline]
-    pub(in crate::proto::tcp) fn note_unsent(&mut self, idx: u32) {
+    pub(crate) fn note_unsent(&mut self, idx: u32) {
         if self.next_unsent == NIL {
             self.next_unsent = idx;
         }
@@ -53,7 +53,7 @@ impl SendQueue {
 
     /// Frees sent chunks that end at `end` or before, where none is marked.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn drop_up_to<P>(&mut self, chunks: &mut Chunks<P>, end: Seq) -> Dropped {
+    pub(crate) fn drop_up_to<P>(&mut self, chunks: &mut Chunks<P>, end: Seq) -> Dropped {
         let dropped = self.queue.drop_up_to(chunks, &mut self.in_flight, end);
         self.shrink(dropped.len);
         dropped
@@ -61,19 +61,19 @@ impl SendQueue {
 
     /// All chunks were sent, and are freed.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn forget_sent(&mut self) {
+    pub(crate) fn forget_sent(&mut self) {
         (self.queue, self.in_flight, self.len) = (Queue::default(), Lane::default(), 0);
     }
 
     /// All chunks are freed, sent or not.
-    pub(in crate::proto::tcp) fn forget_all(&mut self) {
+    pub(crate) fn forget_all(&mut self) {
         self.forget_sent();
         self.next_unsent = NIL;
     }
 
     /// Clears the known room for an immediate send.
     #[inline(always)]
-    pub(in crate::proto::tcp) fn forget_room(&mut self) {
+    pub(crate) fn forget_room(&mut self) {
         self.fast_send_room = 0;
     }
 }

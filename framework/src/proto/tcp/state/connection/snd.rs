@@ -11,26 +11,26 @@ use crate::proto::tcp::seq::Seq;
 /// The fields that each segment uses.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct SendVariables {
+pub(crate) struct SendVariables {
     /// SND.UNA.
-    pub(in crate::proto::tcp) una: Seq,
+    pub(crate) una: Seq,
     /// SND.NXT: the end of sent data; never moves back.
-    pub(in crate::proto::tcp) nxt: Seq,
+    pub(crate) nxt: Seq,
     /// SND.WND, scaled.
-    pub(in crate::proto::tcp) wnd: u32,
+    pub(crate) wnd: u32,
     /// SND.WL1.
-    pub(in crate::proto::tcp) wl1: Seq,
+    pub(crate) wl1: Seq,
     /// SND.WL2.
-    pub(in crate::proto::tcp) wl2: Seq,
+    pub(crate) wl2: Seq,
     /// The end of the last segment sent that was not full (Minshall's variant of Nagle's
     /// algorithm).
-    pub(in crate::proto::tcp) small: Seq,
+    pub(crate) small: Seq,
     /// Largest payload of a segment, less the options of every segment only (RFC 6691).
-    pub(in crate::proto::tcp) mss: u16,
+    pub(crate) mss: u16,
     /// The shift of the peer's windows (RFC 7323 2.3: Snd.Wind.Shift).
-    pub(in crate::proto::tcp) wscale: u8,
+    pub(crate) wscale: u8,
     /// The shift of our windows (Rcv.Wind.Shift).
-    pub(in crate::proto::tcp) rcv_wscale: u8,
+    pub(crate) rcv_wscale: u8,
 }
 
 impl SendVariables {
@@ -48,7 +48,7 @@ impl SendVariables {
 
     /// FlightSize: numbers sent and not acknowledged (RFC 5681 2).
     #[inline]
-    pub(in crate::proto::tcp) fn flight(&self) -> u32 {
+    pub(crate) fn flight(&self) -> u32 {
         self.nxt - self.una
     }
 }
@@ -56,8 +56,8 @@ impl SendVariables {
 /// Rare fields.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct RareSend {
-    pub(in crate::proto::tcp) iss: Seq,
+pub(crate) struct RareSend {
+    pub(crate) iss: Seq,
     /// The largest window that the peer has shown (RFC 9293 3.8.6.2.1).
-    pub(in crate::proto::tcp) wnd_max: u32,
+    pub(crate) wnd_max: u32,
 }

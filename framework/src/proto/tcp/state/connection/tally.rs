@@ -7,22 +7,22 @@
 /// The fields that segments update.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct ConnectionTally {
-    pub(in crate::proto::tcp) segments_out: u64,
-    pub(in crate::proto::tcp) segments_in: u64,
-    pub(in crate::proto::tcp) bytes_received: u64,
+pub(crate) struct ConnectionTally {
+    pub(crate) segments_out: u64,
+    pub(crate) segments_in: u64,
+    pub(crate) bytes_received: u64,
     /// Includes the number of our FIN. Sent bytes are not counted but derived: see
     /// [`bytes_sent`](super::Connection::bytes_sent).
-    pub(in crate::proto::tcp) bytes_acked: u64,
+    pub(crate) bytes_acked: u64,
 }
 
 /// Rarely updated fields.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct RareTally {
-    pub(in crate::proto::tcp) resent_segments: u32,
-    pub(in crate::proto::tcp) dsacks: u32,
-    pub(in crate::proto::tcp) timeouts: u16,
+pub(crate) struct RareTally {
+    pub(crate) resent_segments: u32,
+    pub(crate) dsacks: u32,
+    pub(crate) timeouts: u16,
     /// The second of the last challenge ACKs, and their number.
-    pub(in crate::proto::tcp) challenges: u16,
+    pub(crate) challenges: u16,
 }

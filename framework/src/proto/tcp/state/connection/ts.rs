@@ -7,13 +7,13 @@ use crate::time::Instant;
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(in crate::proto::tcp) struct TimestampState {
+pub(crate) struct TimestampState {
     /// TS.Recent.
-    pub(in crate::proto::tcp) recent: u32,
+    pub(crate) recent: u32,
     /// The offset of our clock.
-    pub(in crate::proto::tcp) offset: u32,
+    pub(crate) offset: u32,
     /// When TS.Recent was recorded, in [`coarse_seconds`]: PAWS needs days (RFC 7323 5.5).
-    pub(in crate::proto::tcp) recent_at_s: u32,
+    pub(crate) recent_at_s: u32,
 }
 
 impl TimestampState {
@@ -23,7 +23,7 @@ impl TimestampState {
 
     /// TSval: our clock in milliseconds, from a secret origin (RFC 7323 5.4, 7.1).
     #[inline]
-    pub(in crate::proto::tcp) fn now(&self, now: Instant) -> u32 {
+    pub(crate) fn now(&self, now: Instant) -> u32 {
         ((now.as_nanos() / 1_000_000) as u32).wrapping_add(self.offset)
     }
 }

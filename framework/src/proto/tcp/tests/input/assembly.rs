@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::super::super::state::connection::{AppFlags, InputFlags};
-use super::super::line::{Line, MSS, options, stream};
-use super::super::*;
+use crate::proto::tcp::state::connection::{AppFlags, InputFlags};
+use crate::proto::tcp::tests::line::{Line, MSS, options, stream};
+use crate::proto::tcp::tests::*;
 use crate::wire::tcp::TcpFlags;
 
 /// A connection past its beginning, where acknowledgments come at once.

@@ -1,8 +1,8 @@
 //! Routers' reports, and which of them are accepted (RFC 5927).
 
-use super::super::line::{Line, MSS};
-use super::super::script::accepted;
-use super::super::*;
+use crate::proto::tcp::tests::line::{Line, MSS};
+use crate::proto::tcp::tests::script::accepted;
+use crate::proto::tcp::tests::*;
 
 #[test]
 fn claim_about_a_number_that_is_not_on_its_way_is_ignored() {

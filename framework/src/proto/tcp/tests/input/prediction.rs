@@ -1,8 +1,8 @@
 //! Header prediction takes the one segment that a connection expects, and leaves all others
 //! untouched.
 
-use super::super::*;
 use crate::proto::tcp::PredictedFields;
+use crate::proto::tcp::tests::*;
 use crate::wire::tcp::Timestamps;
 
 /// A server, and the client's first data as it receives it.

@@ -1,7 +1,7 @@
 //! Limits of slots: whatever remote clients do, some slots are left for our own connections, and
 //! for other clients.
 
-use super::super::*;
+use crate::proto::tcp::tests::*;
 use crate::wire::tcp::TcpFlags;
 
 const ACK: TcpFlags = TcpFlags::ACK;

@@ -1,8 +1,8 @@
 //! CUBIC's curve (RFC 9438), and algorithms that are exchanged.
 
-use super::super::super::state::connection::{Micros, Recovery};
-use super::super::sender::{MSS, Sender};
-use super::super::*;
+use crate::proto::tcp::state::connection::{Micros, Recovery};
+use crate::proto::tcp::tests::sender::{MSS, Sender};
+use crate::proto::tcp::tests::*;
 
 /// A sender with CUBIC whose round trip takes `rtt_ms`, and how many of its segments were
 /// acknowledged.

@@ -1,8 +1,8 @@
 //! A sender that finds out whether a timeout was spurious (F-RTO, RFC 5682).
 
-use super::super::super::state::connection::Recovery;
-use super::super::line::{Line, options};
-use super::super::*;
+use crate::proto::tcp::state::connection::Recovery;
+use crate::proto::tcp::tests::line::{Line, options};
+use crate::proto::tcp::tests::*;
 
 /// Two segments and a short one are lost and the timer runs out; then the first of them arrives,
 /// and the peer's window ends at `edge`. Meanwhile `waiting` bytes wait to be sent.

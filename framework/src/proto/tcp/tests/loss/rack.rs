@@ -1,8 +1,8 @@
 //! RACK-TLP (RFC 8985): lost and late segments, and probes.
 
-use super::super::super::state::connection::{LossFlags, Micros, Recovery, RetransmitTimer};
-use super::super::sender::{FIRST, MSS, Sender};
-use super::super::*;
+use crate::proto::tcp::state::connection::{LossFlags, Micros, Recovery, RetransmitTimer};
+use crate::proto::tcp::tests::sender::{FIRST, MSS, Sender};
+use crate::proto::tcp::tests::*;
 
 /// Linux may acknowledge several segments out of order at once. The option begins with the latest
 /// block, so it does not say in which order the blocks came.

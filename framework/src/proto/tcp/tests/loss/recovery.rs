@@ -1,8 +1,8 @@
 //! Retransmissions and their amount, RTT samples, and undone reductions.
 
-use super::super::super::state::connection::{AppFlags, Micros, OutputFlags, Recovery, RetransmitTimer, State};
-use super::super::sender::{FIRST, MSS, Sender};
-use super::super::*;
+use crate::proto::tcp::state::connection::{AppFlags, Micros, OutputFlags, Recovery, RetransmitTimer, State};
+use crate::proto::tcp::tests::sender::{FIRST, MSS, Sender};
+use crate::proto::tcp::tests::*;
 use crate::wire::tcp::TcpFlags;
 
 #[test]

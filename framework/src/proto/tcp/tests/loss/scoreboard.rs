@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::super::super::loss::scoreboard::STEPS_MAX;
-use super::super::super::state::connection::LossFlags;
-use super::super::sender::{FIRST, MSS, Sender};
-use super::super::*;
 use crate::proto::slab::NIL;
+use crate::proto::tcp::loss::scoreboard::STEPS_MAX;
+use crate::proto::tcp::state::connection::LossFlags;
+use crate::proto::tcp::tests::sender::{FIRST, MSS, Sender};
+use crate::proto::tcp::tests::*;
 
 fn bytes(from: u32, to: u32) -> Range {
     Range { left: FIRST + from, right: FIRST + to }

@@ -2,15 +2,15 @@
 
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
-use super::super::super::output::interface::NoOutput;
-use super::super::super::output::prepared::Numbers;
-use super::super::super::segment::{PredictedFields, Range};
-use super::super::super::state::connection::{
+use crate::proto::slab::NIL;
+use crate::proto::tcp::output::interface::NoOutput;
+use crate::proto::tcp::output::prepared::Numbers;
+use crate::proto::tcp::segment::{PredictedFields, Range};
+use crate::proto::tcp::state::connection::{
     AppFlags, Connection, InputFlags, LossFlags, Micros, OutputFlags, Recovery, RetransmitTimer, State,
 };
-use super::super::super::state::stored::switch;
-use super::super::*;
-use crate::proto::slab::NIL;
+use crate::proto::tcp::state::stored::switch;
+use crate::proto::tcp::tests::*;
 use crate::wire::tcp::Timestamps;
 
 /// A change that prevents an immediate send, with its name.

@@ -1,7 +1,7 @@
 //! Delegated numbers, without a report.
 
-use super::super::line::{Line, options};
-use super::super::*;
+use crate::proto::tcp::tests::line::{Line, options};
+use crate::proto::tcp::tests::*;
 
 /// Ten bytes are delegated, and an order waits for their end.
 fn abandoned(options: &ConnectionOptions) -> Line {

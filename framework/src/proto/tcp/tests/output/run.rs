@@ -1,7 +1,7 @@
 //! Pieces that leave as one segment where the device cuts it.
 
-use super::super::line::{Line, options};
-use super::super::*;
+use crate::proto::tcp::tests::line::{Line, options};
+use crate::proto::tcp::tests::*;
 
 /// A line to a device that takes `pieces_max` payloads as one segment.
 fn line(pieces_max: usize) -> Line {

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::super::super::state::connection::{AckOwed, InputFlags, OutputFlags};
-use super::super::line::{Line, MSS, options, stream};
-use super::super::*;
 use crate::proto::tcp::output::transmit::Sending;
+use crate::proto::tcp::state::connection::{AckOwed, InputFlags, OutputFlags};
+use crate::proto::tcp::tests::line::{Line, MSS, options, stream};
+use crate::proto::tcp::tests::*;
 use crate::wire::tcp::TcpFlags;
 
 #[test]

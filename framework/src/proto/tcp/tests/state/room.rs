@@ -1,9 +1,9 @@
 //! Chunks are shared, and an app that got none is notified.
 
-use super::super::super::state::connection::State;
-use super::super::super::state::queue::{Chunk, Queue};
-use super::super::line::{Line, options, stream};
-use super::super::*;
+use crate::proto::tcp::state::connection::State;
+use crate::proto::tcp::state::queue::{Chunk, Queue};
+use crate::proto::tcp::tests::line::{Line, options, stream};
+use crate::proto::tcp::tests::*;
 use crate::wire::tcp::TcpFlags;
 
 /// One more connection between the same machines.

@@ -1,8 +1,8 @@
 //! Resets and SYNs that an attacker may have guessed, and the challenges that answer them (RFC
 //! 5961).
 
-use super::super::super::script::{ACK, RST, SYN, accepted, closed};
-use super::super::super::*;
+use crate::proto::tcp::tests::script::{ACK, RST, SYN, accepted, closed};
+use crate::proto::tcp::tests::*;
 
 #[test]
 fn exact_reset_closes() {

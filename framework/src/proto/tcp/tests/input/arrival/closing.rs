@@ -1,7 +1,7 @@
 //! FINs: either side closes first, both at once, and a FIN before missing data (RFC 9293 3.6).
 
-use super::super::super::script::{ACK, FIN, RST, accepted, closed};
-use super::super::super::*;
+use crate::proto::tcp::tests::script::{ACK, FIN, RST, accepted, closed};
+use crate::proto::tcp::tests::*;
 
 #[test]
 fn peer_closes_first() {

@@ -1,7 +1,7 @@
 //! SYN cookies at a full backlog (RFC 4987).
 
-use super::super::super::script::{ACK, FIN, ISN, RST, SYN, Script, listening};
-use super::super::super::*;
+use crate::proto::tcp::tests::script::{ACK, FIN, ISN, RST, SYN, Script, listening};
+use crate::proto::tcp::tests::*;
 use crate::wire::tcp::Timestamps;
 
 /// A listener whose backlog is one handshake, which is open.

@@ -1,7 +1,7 @@
 //! LISTEN (RFC 9293 3.10.7.2): accepted peers, the rate, and the names of listeners.
 
-use super::super::super::script::{ACK, FIN, ISN, RST, SYN, Script, accepted, listening};
-use super::super::super::*;
+use crate::proto::tcp::tests::script::{ACK, FIN, ISN, RST, SYN, Script, accepted, listening};
+use crate::proto::tcp::tests::*;
 use crate::wire::tcp::TcpFlags;
 
 #[test]

@@ -1,7 +1,7 @@
 //! Options that the SYNs negotiate.
 
-use super::super::super::script::{ACK, ISN, SYN, accepted_with, listening};
-use super::super::super::*;
+use crate::proto::tcp::tests::script::{ACK, ISN, SYN, accepted_with, listening};
+use crate::proto::tcp::tests::*;
 use crate::wire::tcp::{TcpFlags, Timestamps};
 
 fn syn_ack(options: ConnectionOptions, syn: SynOptions, flags: TcpFlags) -> Outgoing {

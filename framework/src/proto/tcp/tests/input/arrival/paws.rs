@@ -1,7 +1,7 @@
 //! Timestamps that are too old (RFC 7323 5).
 
-use super::super::super::script::{ACK, RST, accepted_with, closed};
-use super::super::super::*;
+use crate::proto::tcp::tests::script::{ACK, RST, accepted_with, closed};
+use crate::proto::tcp::tests::*;
 use crate::wire::tcp::Timestamps;
 
 const AT: u32 = 1000;

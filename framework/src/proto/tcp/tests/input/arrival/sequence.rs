@@ -1,7 +1,7 @@
 //! Numbers outside of the window, and segments without an acknowledgment (RFC 9293 3.10.7.4).
 
-use super::super::super::script::{ACK, accepted};
-use super::super::super::*;
+use crate::proto::tcp::tests::script::{ACK, accepted};
+use crate::proto::tcp::tests::*;
 use crate::wire::tcp::TcpFlags;
 
 #[test]

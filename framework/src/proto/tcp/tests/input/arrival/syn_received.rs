@@ -1,7 +1,7 @@
 //! SYN-RECEIVED: events that end a handshake begun by a peer, and events that do not.
 
-use super::super::super::script::{ACK, FIN, ISN, RST, SYN, Script, listening};
-use super::super::super::*;
+use crate::proto::tcp::tests::script::{ACK, FIN, ISN, RST, SYN, Script, listening};
+use crate::proto::tcp::tests::*;
 
 fn half_open() -> Script {
     let mut script = listening(&ListenOptions::default());

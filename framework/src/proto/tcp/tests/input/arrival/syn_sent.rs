@@ -1,7 +1,7 @@
 //! SYN-SENT (RFC 9293 3.10.7.3): the answers to our SYN.
 
-use super::super::super::script::{ACK, ISN, RST, SYN, calling, closed};
-use super::super::super::*;
+use crate::proto::tcp::tests::script::{ACK, ISN, RST, SYN, calling, closed};
+use crate::proto::tcp::tests::*;
 
 #[test]
 fn answer_connects_and_is_acknowledged() {

@@ -1,8 +1,8 @@
 //! TIME-WAIT: its end, and which connection makes way where the table is full (RFC 9293 3.6.1, RFC
 //! 6191).
 
-use super::super::super::script::{ACK, FIN, ISN, RST, SYN, Script, accepted_with, closed, listening};
-use super::super::super::*;
+use crate::proto::tcp::tests::script::{ACK, FIN, ISN, RST, SYN, Script, accepted_with, closed, listening};
+use crate::proto::tcp::tests::*;
 use crate::wire::tcp::Timestamps;
 
 fn waiting(timestamps: Option<Timestamps>) -> Script {

@@ -1,7 +1,7 @@
 //! Segments of no connection: the answers to a stranger (RFC 9293 3.10.7.1).
 
-use super::super::super::script::{ACK, RST, SYN, Script, listening};
-use super::super::super::*;
+use crate::proto::tcp::tests::script::{ACK, RST, SYN, Script, listening};
+use crate::proto::tcp::tests::*;
 
 #[test]
 fn segment_for_nobody_is_answered_by_a_reset_with_its_acknowledgment_as_number() {
