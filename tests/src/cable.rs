@@ -129,7 +129,7 @@ fn step() {
 /// Frames that both ends dropped, for any reason.
 pub fn drops(block: &Block) -> u64 {
     let count = |sample: &Sample| match sample.reading {
-        Reading::Counter(count) if sample.name.contains("/drop/") => count,
+        Reading::Counter(count) if sample.class.is_drop() => count,
         _ => 0,
     };
     block.snapshot().samples.iter().map(count).sum()

@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use wirepath::counters::{self, Block, Reading, Scope, Snapshot};
+use wirepath::counters::{self, Block, Class, Reading, Sample, Scope, Snapshot};
 use wirepath::device::memory::{self, MemoryConfig, MemoryDevice, MemoryRx, MemoryTx};
 use wirepath::device::{Device, Offload, Queue, RxQueue, TxQueue};
 use wirepath::mem::{BURST_MAX, Burst, Held, Mbuf, Pool};
@@ -198,7 +198,7 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
         let snapshot = self.snapshot();
         let sum = |suffix: &str| sum(&snapshot, suffix);
         let received = count(&snapshot, "worker0/frames");
-        let entered = sum("/ethernet/frames") + drops(&snapshot, |name| name.contains("/trunk/"));
+        let entered = sum("/ethernet/frames") + drops(&snapshot, |drop| drop.name.contains("/trunk/"));
         assert_eq!(received, entered, "a frame was lost on the way to the pipeline");
         let kept = self.worker.kept() as u64 - sum("/neighbors/waiting");
         assert_eq!(received, ended(&snapshot) + kept, "{}", table(&snapshot));
@@ -216,7 +216,7 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
         let count = |name: &str| count(&snapshot, name);
         let sent = count("worker0/egress/frames") + count_or_zero(&snapshot, "worker0/device/fault/tx/duplicated");
         let ended = count("worker0/device/tx/frames")
-            + drops(&snapshot, |name| name.contains("/device/") && name.contains("/tx/"));
+            + drops(&snapshot, |drop| drop.name.contains("/device/") && drop.class == Class::TxDrop);
         assert_eq!(sent, ended, "{}", table(&snapshot));
     }
 
@@ -226,7 +226,7 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
         let snapshot = self.snapshot();
         let entered =
             count(&snapshot, "hand/tx/frames") + count_or_zero(&snapshot, "worker0/device/fault/rx/duplicated");
-        let refused = drops(&snapshot, |name| name.contains("/device/") && !name.contains("/tx/"));
+        let refused = drops(&snapshot, |drop| drop.name.contains("/device/") && drop.class == Class::RxDrop);
         assert_eq!(entered, ended(&snapshot) + refused, "{}", table(&snapshot));
         assert_eq!(self.worker.kept(), 0);
         assert_eq!(self.worker.pool().in_use(), stock, "buffers went astray");
@@ -236,13 +236,13 @@ impl<Q: Queue, N: Node<Listener>> Rig<Q, N> {
 /// Frames that came into the pipeline and have ended: delivered, merged, taken by a node, or
 /// dropped by name.
 fn ended(snapshot: &Snapshot) -> u64 {
-    let is_of_the_pipeline = |name: &str| !name.contains("/device/") && !name.contains("/egress/");
+    let is_of_the_pipeline = |drop: &Sample| drop.class == Class::RxDrop && !drop.name.contains("/device/");
     // These two count drops among the packets that they have counted as received.
     let counts_all = |name: &str| ["/arp/", "/icmp/"].iter().any(|node| name.contains(node) && has_all(snapshot, name));
     let delivered = sum(snapshot, "/udp/datagrams") + sum(snapshot, "/ipv4/fragments_merged");
     let taken =
         ["/arp/packets", "/icmp/messages", "/igmp/messages"].iter().map(|node| sum(snapshot, node)).sum::<u64>();
-    delivered + taken + drops(snapshot, |name| is_of_the_pipeline(name) && !counts_all(name))
+    delivered + taken + drops(snapshot, |drop| is_of_the_pipeline(drop) && !counts_all(&drop.name))
 }
 
 /// Whether the node of a drop counts all that comes to it.
@@ -253,17 +253,16 @@ fn has_all(snapshot: &Snapshot, drop: &str) -> bool {
 
 /// The sum of the counters of one name, in all scopes of the worker.
 pub fn sum(snapshot: &Snapshot, suffix: &str) -> u64 {
-    sum_of(snapshot, |name| name.ends_with(suffix))
+    sum_of(snapshot, |sample| sample.name.ends_with(suffix))
 }
 
-/// The sum of the drops whose names `of` selects, without those of the injector.
-pub fn drops(snapshot: &Snapshot, of: impl Fn(&str) -> bool) -> u64 {
-    sum_of(snapshot, |name| name.contains("/drop/") && of(name))
+/// The sum of the drops that `of` selects, without those of the injector.
+pub fn drops(snapshot: &Snapshot, of: impl Fn(&Sample) -> bool) -> u64 {
+    sum_of(snapshot, |sample| sample.class.is_drop() && of(sample))
 }
 
-fn sum_of(snapshot: &Snapshot, of: impl Fn(&str) -> bool) -> u64 {
-    let of_the_worker =
-        snapshot.samples.iter().filter(|sample| sample.name.starts_with("worker0/") && of(&sample.name));
+fn sum_of(snapshot: &Snapshot, of: impl Fn(&Sample) -> bool) -> u64 {
+    let of_the_worker = snapshot.samples.iter().filter(|sample| sample.name.starts_with("worker0/") && of(sample));
     let values = of_the_worker.map(|sample| match sample.reading {
         Reading::Counter(value) | Reading::Gauge(value) => value,
         Reading::Text(_) | Reading::Histogram(_) => 0,

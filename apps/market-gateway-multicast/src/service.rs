@@ -300,13 +300,12 @@ struct RequestCounters {
 
 impl RequestCounters {
     fn new(scope: &Scope) -> Self {
-        let drop = scope.scope("drop");
         Self {
             answered: scope.counter("answered", Unit::Datagrams),
             messages: scope.counter("messages", Unit::Events),
             unsent: scope.counter("unsent", Unit::Datagrams),
-            refused: Refusal::NAMES.map(|name| drop.counter(name, Unit::Datagrams)),
-            other_network: drop.counter("other_network", Unit::Datagrams),
+            refused: Refusal::NAMES.map(|name| scope.drop_counter(name, Unit::Datagrams)),
+            other_network: scope.drop_counter("other_network", Unit::Datagrams),
         }
     }
 

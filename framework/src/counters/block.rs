@@ -14,10 +14,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::class::Class;
 use super::counter::{Counter, Gauge};
 use super::drops::{DropReason, Drops};
 use super::histogram::{self, Histogram};
-use super::layout::{self, BlockEntry, Kind, header};
+use super::layout::{self, BlockEntry, Kind, Meaning, header};
 use super::memory::WordsHandle;
 use super::printable::printable;
 use super::publish::{self, Content, Publication};
@@ -138,12 +139,12 @@ impl Scope {
 
     /// A counter, at zero.
     pub fn counter(&self, name: &str, unit: Unit) -> Counter {
-        Counter::new(self.register(Kind::Counter, name, unit, 1).word(0))
+        Counter::new(self.register(Meaning::other(Kind::Counter, unit), name, 1).word(0))
     }
 
     /// A gauge, at zero.
     pub fn gauge(&self, name: &str, unit: Unit) -> Gauge {
-        Gauge::new(self.register(Kind::Gauge, name, unit, 1).word(0))
+        Gauge::new(self.register(Meaning::other(Kind::Gauge, unit), name, 1).word(0))
     }
 
     /// The gauge `last_poll`: the time of this writer's last poll. If it does not advance, a reader
@@ -154,17 +155,34 @@ impl Scope {
 
     /// An empty histogram of 17.6 KiB, most of which is never touched.
     pub fn histogram(&self, name: &str, unit: Unit) -> Histogram {
-        Histogram::new(self.register(Kind::Histogram, name, unit, histogram::WORDS).array(0))
+        Histogram::new(self.register(Meaning::other(Kind::Histogram, unit), name, histogram::WORDS).array(0))
     }
 
-    /// Drop counters, one for each reason of `R`, in the scope `drop` below this one.
+    /// Counters of received packets that are dropped, one for each reason of `R`, in the scope
+    /// `drop` below this one.
     pub fn drops<R: DropReason>(&self) -> Drops<R> {
+        self.drops_of(Class::RxDrop)
+    }
+
+    /// The same for packets that are not sent.
+    pub fn tx_drops<R: DropReason>(&self) -> Drops<R> {
+        self.drops_of(Class::TxDrop)
+    }
+
+    /// A counter of received packets that are dropped for one reason, in the scope `drop` below
+    /// this one: where another part counts, and this one only shows its counts.
+    pub fn drop_counter(&self, name: &str, unit: Unit) -> Counter {
+        let meaning = Meaning::drops(Class::RxDrop, unit);
+        Counter::new(self.scope("drop").register(meaning, name, 1).word(0))
+    }
+
+    fn drops_of<R: DropReason>(&self, class: Class) -> Drops<R> {
         let scope = self.scope("drop");
         let mut table = lock(&self.table);
         let run = table.take(self.writer, R::NAMES.len().max(1), &scope.path);
         for (idx, name) in R::NAMES.iter().enumerate() {
             let value = run.first.map(|first| first + idx);
-            table.enter(Kind::Counter, &scope.join(name), Unit::Packets, value, 0);
+            table.enter(Meaning::drops(class, Unit::Packets), &scope.join(name), value, 0);
         }
         Drops::new(run.words)
     }
@@ -178,7 +196,7 @@ impl Scope {
         }
         let run = table.take(self.writer, layout::text_words(text.len()).max(1), &path);
         layout::store_text(&run.words, text);
-        table.enter(Kind::Text, &path, Unit::Number, run.first, text.len());
+        table.enter(Meaning::other(Kind::Text, Unit::Number), &path, run.first, text.len());
     }
 
     /// The path of this scope.
@@ -186,11 +204,11 @@ impl Scope {
         &self.path
     }
 
-    fn register(&self, kind: Kind, name: &str, unit: Unit, len: usize) -> WordsHandle<[AtomicU64]> {
+    fn register(&self, meaning: Meaning, name: &str, len: usize) -> WordsHandle<[AtomicU64]> {
         let path = self.join(name);
         let mut table = lock(&self.table);
         let run = table.take(self.writer, len, &path);
-        table.enter(kind, &path, unit, run.first, 0);
+        table.enter(meaning, &path, run.first, 0);
         run.words
     }
 
@@ -240,12 +258,12 @@ impl Table {
     }
 
     /// Publishes a name for the value at `value`. Without a value the problem is recorded already.
-    fn enter(&mut self, kind: Kind, path: &str, unit: Unit, value: Option<usize>, text_len: usize) {
+    fn enter(&mut self, meaning: Meaning, path: &str, value: Option<usize>, text_len: usize) {
         let Some(value) = value else { return };
         if let Some(problem) = self.problem_with(path) {
             return self.note(problem);
         }
-        let entry = BlockEntry { kind, unit, name: path, value, text_len };
+        let entry = BlockEntry { meaning, name: path, value, text_len };
         let start = layout::HEADER_WORDS + self.entries * layout::ENTRY_WORDS;
         entry.store(&self.words[start..start + layout::ENTRY_WORDS]);
         self.entries += 1;
@@ -491,7 +509,7 @@ mod tests {
         let mut pairs = [HashSet::new(), HashSet::new()];
         for idx in 0..40 {
             for (scope, pairs) in scopes.iter().zip(&mut pairs) {
-                let word = scope.register(Kind::Counter, &format!("c{idx}"), Unit::Events, 1);
+                let word = scope.register(Meaning::other(Kind::Counter, Unit::Events), &format!("c{idx}"), 1);
                 pairs.insert(&raw const word[0] as usize / 128);
             }
         }

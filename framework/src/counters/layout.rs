@@ -1,8 +1,8 @@
-//! The format of the shared file, version 2, in words of 64 bits in host byte order.
+//! The format of the shared file, version 3, in words of 64 bits in host byte order.
 //!
 //! ```text
 //! word 0      header     64 words    magic, version, sizes, who wrote it, how much is published
-//! word 64     directory  16 words an entry: kind, unit, where its value is, and its name
+//! word 64     directory  16 words an entry: kind, unit, class, where its value is, and its name
 //! then        values     one word a counter, runs of words for texts and histograms
 //! ```
 //!
@@ -12,13 +12,14 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use super::class::Class;
 use super::publish::Content;
 use super::unit::Unit;
 
 /// The first eight bytes of the file.
 pub(super) const MAGIC: u64 = Content::Counters.magic();
 /// Raised with any change that an old reader would misread.
-pub(super) const VERSION: u64 = 2;
+pub(super) const VERSION: u64 = 3;
 
 /// Words of the header, with room for future fields.
 pub(super) const HEADER_WORDS: usize = 64;
@@ -72,11 +73,30 @@ impl Kind {
     }
 }
 
-/// One directory entry in the writer's form. Word 0: kind, unit, name length, then the length of a
-/// text in the high half. Word 1: index of the first value word. Words 2 to 13: name.
-pub(super) struct BlockEntry<'a> {
+/// What the number or text of an entry means.
+#[derive(Clone, Copy)]
+pub(super) struct Meaning {
     pub(super) kind: Kind,
     pub(super) unit: Unit,
+    pub(super) class: Class,
+}
+
+impl Meaning {
+    /// A value with which no packet ends.
+    pub(super) const fn other(kind: Kind, unit: Unit) -> Self {
+        Self { kind, unit, class: Class::Other }
+    }
+
+    /// A counter of packets that end.
+    pub(super) const fn drops(class: Class, unit: Unit) -> Self {
+        Self { kind: Kind::Counter, unit, class }
+    }
+}
+
+/// One directory entry in the writer's form. Word 0: kind, unit, name length, class, then the
+/// length of a text in the high half. Word 1: index of the first value word. Words 2 to 13: name.
+pub(super) struct BlockEntry<'a> {
+    pub(super) meaning: Meaning,
     pub(super) name: &'a str,
     pub(super) value: usize,
     pub(super) text_len: usize,
@@ -85,7 +105,8 @@ pub(super) struct BlockEntry<'a> {
 impl BlockEntry<'_> {
     /// Writes the entry. Readers ignore it before it is published.
     pub(super) fn store(&self, words: &[AtomicU64]) {
-        let head = [self.kind as u8, self.unit as u8, self.name.len() as u8];
+        let meaning = self.meaning;
+        let head = [meaning.kind as u8, meaning.unit as u8, self.name.len() as u8, meaning.class as u8];
         let head = head.iter().rev().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
         words[0].store(head | (self.text_len as u64) << 32, Relaxed);
         words[1].store(self.value as u64, Relaxed);

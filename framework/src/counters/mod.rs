@@ -24,6 +24,7 @@
 //! ```
 
 mod block;
+mod class;
 mod counter;
 mod directory;
 mod drops;
@@ -42,6 +43,7 @@ mod unit;
 mod tests;
 
 pub use block::{Block, BlockError, Capacity, Scope};
+pub use class::Class;
 pub use counter::{Counter, Gauge};
 pub use drops::{DropReason, Drops};
 pub use environment::environment;

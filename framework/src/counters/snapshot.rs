@@ -15,6 +15,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use super::class::Class;
 use super::directory::Access;
 use super::histogram::{self, Distribution};
 use super::layout::{self, Kind, header};
@@ -51,6 +52,8 @@ pub struct Sample {
     pub name: String,
     /// Its unit.
     pub unit: Unit,
+    /// Whether packets end here.
+    pub class: Class,
     /// The value.
     pub reading: Reading,
 }
@@ -265,6 +268,7 @@ impl Header {
 struct SnapshotEntry {
     name: String,
     unit: Unit,
+    class: Class,
     kind: Kind,
     value: Range<usize>,
     text_len: u64,
@@ -273,7 +277,7 @@ struct SnapshotEntry {
 impl SnapshotEntry {
     /// The entry in `words`, or `None` if any part of it is invalid.
     fn decode(words: &[u64], values_capacity: usize) -> Option<Self> {
-        let [kind, unit, name_len, ..] = words[0].to_le_bytes();
+        let [kind, unit, name_len, class, ..] = words[0].to_le_bytes();
         let kind = Kind::from_byte(kind)?;
         let name = read_text(&words[2..], u64::from(name_len), layout::NAME_MAX)?;
         let text_len = words[0] >> 32;
@@ -285,7 +289,8 @@ impl SnapshotEntry {
         let start = usize::try_from(words[1]).ok()?;
         let value = start..start.checked_add(len)?;
         let sound = layout::is_path(&name) && value.end <= values_capacity;
-        Some(Self { name, unit: Unit::from_byte(unit)?, kind, value, text_len }).filter(|_| sound)
+        Some(Self { name, unit: Unit::from_byte(unit)?, class: Class::from_byte(class)?, kind, value, text_len })
+            .filter(|_| sound)
     }
 
     /// The entry with its value from `values`, which reach at least to the end of its value.
@@ -301,7 +306,7 @@ impl SnapshotEntry {
                 Reading::Text(Some(text).filter(|text| !text.contains(char::is_control))?)
             }
         };
-        Some(Sample { name: self.name, unit: self.unit, reading })
+        Some(Sample { name: self.name, unit: self.unit, class: self.class, reading })
     }
 }
 

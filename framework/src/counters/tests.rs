@@ -67,7 +67,7 @@ fn garbage_is_not_ours() {
 #[test]
 fn other_format_version_names_both() {
     let sentence = refused(|words| words[header::VERSION] = 1);
-    assert!(sentence.starts_with("FILE has format version 1, this tool reads 2"), "{sentence}");
+    assert!(sentence.starts_with("FILE has format version 1, this tool reads 3"), "{sentence}");
 }
 
 #[test]

@@ -118,7 +118,7 @@ impl Egress {
             fragments: scope.counter("fragments", Unit::Packets),
             frames: scope.counter("frames", Unit::Frames),
             bytes: scope.counter("bytes", Unit::Bytes),
-            drops: scope.drops(),
+            drops: scope.tx_drops(),
             identifications: Identifications::new(config.seed),
             resolver: config.neighbors.map(|neighbors| Resolver::new(neighbors, config.seed, &scope)),
             errors: config.errors.map(|limit| IcmpErrors::new(limit.keyed(config.seed), &scope)),

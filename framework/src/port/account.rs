@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::counters::{Reading, Snapshot};
+use crate::counters::{Reading, Sample, Snapshot};
 
 /// The most reasons that are named with their counts; the sum of the others is one number. Three
 /// fit on a line, and a failed run usually has only one or two reasons that matter.
@@ -19,7 +19,7 @@ pub(super) fn lines(counters: &Snapshot) -> Vec<String> {
 /// The most frequent reasons, each the sum over the workers.
 fn dropped(counters: &Snapshot) -> Option<String> {
     let mut sums = BTreeMap::<&str, u64>::new();
-    for (name, count) in counts(counters).filter(|(name, _)| name.contains("/drop/")) {
+    for (_, name, count) in counts(counters).filter(|(sample, ..)| sample.class.is_drop()) {
         *sums.entry(name).or_default() += count;
     }
     let mut reasons: Vec<_> = sums.into_iter().filter(|(_, count)| *count > 0).collect();
@@ -40,7 +40,7 @@ fn dropped(counters: &Snapshot) -> Option<String> {
 /// How many datagrams and segments came with checksums of the pseudo header only.
 fn partial(counters: &Snapshot) -> Option<String> {
     let partial: u64 =
-        counts(counters).filter(|(name, _)| name.ends_with("/partial_checksums")).map(|(_, count)| count).sum();
+        counts(counters).filter(|(_, name, _)| name.ends_with("/partial_checksums")).map(|(.., count)| count).sum();
     (partial > 0).then(|| {
         format!(
             "accepted: {partial} packets whose checksums cover the pseudo header only, because the sender's NIC was to finish \
@@ -49,10 +49,10 @@ fn partial(counters: &Snapshot) -> Option<String> {
     })
 }
 
-/// The counters by their names without the worker's.
-fn counts(counters: &Snapshot) -> impl Iterator<Item = (&str, u64)> {
+/// The counters with their names without the worker's.
+fn counts(counters: &Snapshot) -> impl Iterator<Item = (&Sample, &str, u64)> {
     counters.samples.iter().filter_map(|sample| match sample.reading {
-        Reading::Counter(count) => Some((sample.name.split_once('/')?.1, count)),
+        Reading::Counter(count) => Some((sample, sample.name.split_once('/')?.1, count)),
         _ => None,
     })
 }

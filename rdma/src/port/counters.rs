@@ -16,7 +16,9 @@ type Entry<T> = (&'static str, Unit, fn(&T) -> u64);
 /// The published counters, and when they are published next.
 pub(super) struct Rows {
     device: Vec<Counter>,
+    device_drops: Vec<Counter>,
     node: Vec<Counter>,
+    node_drops: Vec<Counter>,
     /// One for each place of the device's table of queue pairs, as far as there are rows.
     qps: Vec<Row>,
     next_at: Instant,
@@ -38,8 +40,15 @@ impl Rows {
     /// Makes the rows. This allocates.
     pub(super) fn new(scope: &Scope, count: u32) -> Self {
         let qps = (0..count).map(|place| Row::new(&scope.scope(&format!("qp{place}")))).collect();
-        let (device, node) = (register(scope, &DEVICE), register(scope, &NODE));
-        Self { device, node, qps, next_at: Instant::from_nanos(0), packets: 0 }
+        Self {
+            device: register(scope, &DEVICE),
+            device_drops: register_drops(scope, &DEVICE_DROPS),
+            node: register(scope, &NODE),
+            node_drops: register_drops(scope, &NODE_DROPS),
+            qps,
+            next_at: Instant::from_nanos(0),
+            packets: 0,
+        }
     }
 
     /// Publishes what was counted, if it is time.
@@ -60,7 +69,9 @@ impl Rows {
         let counters = device.counters();
         self.packets = packets(&counters);
         set(&self.device, &DEVICE, &counters, &[]);
+        set(&self.device_drops, &DEVICE_DROPS, &counters, &[]);
         set(&self.node, &NODE, node, &[]);
+        set(&self.node_drops, &NODE_DROPS, node, &[]);
         for (place, row) in (0..).zip(&mut self.qps) {
             row.publish(device, device.qp_at(place));
         }
@@ -90,6 +101,10 @@ fn register<T>(scope: &Scope, entries: &[Entry<T>]) -> Vec<Counter> {
     entries.iter().map(|(name, unit, _)| scope.counter(name, *unit)).collect()
 }
 
+fn register_drops<T>(scope: &Scope, entries: &[Entry<T>]) -> Vec<Counter> {
+    entries.iter().map(|(name, unit, _)| scope.drop_counter(name, *unit)).collect()
+}
+
 /// Sets the counters to what `from` says, and what was counted before.
 fn set<T>(counters: &[Counter], entries: &[Entry<T>], from: &T, before: &[u64]) {
     for (idx, (counter, (_, _, value))) in counters.iter().zip(entries).enumerate() {
@@ -102,31 +117,35 @@ fn packets(counters: &DeviceCounters) -> u64 {
     counters.packets_rx + counters.packets_tx
 }
 
-const DEVICE: [Entry<DeviceCounters>; 17] = [
+const DEVICE: [Entry<DeviceCounters>; 7] = [
     ("packets_rx", Unit::Packets, |device| device.packets_rx),
     ("packets_tx", Unit::Packets, |device| device.packets_tx),
     ("cnps_rx", Unit::Packets, |device| device.cnps_rx),
     ("mads_rx", Unit::Packets, |device| device.mads_rx),
     ("mads_tx", Unit::Packets, |device| device.mads_tx),
-    ("drop/mads", Unit::Packets, |device| device.mads_dropped),
-    ("drop/malformed", Unit::Packets, |device| device.malformed),
-    ("drop/icrc_errors", Unit::Packets, |device| device.icrc_errors),
-    ("drop/unknown_qp", Unit::Packets, |device| device.unknown_qp),
-    ("drop/qp_state", Unit::Packets, |device| device.qp_state),
-    ("drop/pkey_violations", Unit::Packets, |device| device.pkey_violations),
-    ("drop/wrong_transport", Unit::Packets, |device| device.wrong_transport),
-    ("drop/wrong_address", Unit::Packets, |device| device.wrong_address),
-    ("drop/qkey_violations", Unit::Packets, |device| device.qkey_violations),
-    ("drop/unknown_groups", Unit::Packets, |device| device.unknown_groups),
     ("events_lost", Unit::Events, |device| device.events_lost),
     ("cq_overruns", Unit::Events, |device| device.cq_overruns),
 ];
 
-const NODE: [Entry<NodeCounters>; 3] = [
-    ("drop/without_headers", Unit::Packets, |node| node.without_headers),
-    ("drop/refused", Unit::Frames, |node| node.refused),
-    ("deferred", Unit::Polls, |node| node.deferred),
+/// Packets that the device drops.
+const DEVICE_DROPS: [Entry<DeviceCounters>; 10] = [
+    ("mads", Unit::Packets, |device| device.mads_dropped),
+    ("malformed", Unit::Packets, |device| device.malformed),
+    ("icrc_errors", Unit::Packets, |device| device.icrc_errors),
+    ("unknown_qp", Unit::Packets, |device| device.unknown_qp),
+    ("qp_state", Unit::Packets, |device| device.qp_state),
+    ("pkey_violations", Unit::Packets, |device| device.pkey_violations),
+    ("wrong_transport", Unit::Packets, |device| device.wrong_transport),
+    ("wrong_address", Unit::Packets, |device| device.wrong_address),
+    ("qkey_violations", Unit::Packets, |device| device.qkey_violations),
+    ("unknown_groups", Unit::Packets, |device| device.unknown_groups),
 ];
+
+const NODE: [Entry<NodeCounters>; 1] = [("deferred", Unit::Polls, |node| node.deferred)];
+
+/// Packets that the node drops before the device.
+const NODE_DROPS: [Entry<NodeCounters>; 2] =
+    [("without_headers", Unit::Packets, |node| node.without_headers), ("refused", Unit::Frames, |node| node.refused)];
 
 const QP: [Entry<QpCounters>; 22] = [
     ("packets_rx", Unit::Packets, |qp| qp.packets_rx),

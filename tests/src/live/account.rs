@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use wirepath::counters::Snapshot;
+use wirepath::counters::{Sample, Snapshot};
 
 /// The worker thread's report at its end.
 #[derive(Default)]
@@ -49,9 +49,9 @@ fn segments(snapshot: &Snapshot) -> u64 {
 
 /// The drops of a part of the host under all names.
 pub(super) fn drops(snapshot: &Snapshot, scope: &str) -> u64 {
-    let prefix = format!("host/{scope}/drop/");
-    let names = snapshot.samples.iter().map(|sample| sample.name.as_str());
-    names.filter(|name| name.starts_with(&prefix)).filter_map(|name| snapshot.count(name)).sum()
+    let prefix = format!("host/{scope}/");
+    let of_scope = |sample: &&Sample| sample.class.is_drop() && sample.name.starts_with(&prefix);
+    snapshot.samples.iter().filter(of_scope).filter_map(|sample| snapshot.count(&sample.name)).sum()
 }
 
 /// A counter of the host, which has to be there.

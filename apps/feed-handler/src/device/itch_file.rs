@@ -110,7 +110,7 @@ impl Queue for ItchFileQueue {
     type Tx = ItchFileTx;
 
     fn open(self, _pool: &Pool, scope: &Scope) -> Result<(ItchFileRx, ItchFileTx), DeviceError> {
-        let tx = ItchFileTx { drops: scope.scope("tx").drops() };
+        let tx = ItchFileTx { drops: scope.scope("tx").tx_drops() };
         let scope = scope.scope("rx");
         let rx = ItchFileRx {
             blocks: self.blocks,

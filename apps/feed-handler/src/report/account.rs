@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use wirepath::counters::{Reading, Sample, Snapshot};
+use wirepath::counters::{Class, Reading, Sample, Snapshot};
 
 use super::Run;
 use crate::feed::ChannelTally;
@@ -185,22 +185,19 @@ fn taken(counters: &Snapshot, counter: &str, node: &str) -> u64 {
 
 /// Every drop reason of received packets, as `ethernet.other_vlan`, with its count.
 pub(super) fn drops(counters: &Snapshot) -> BTreeMap<String, u64> {
-    of_both_ways(counters).into_iter().filter(|(name, _)| !is_outward(name)).collect()
+    named(counters, Class::RxDrop)
 }
 
 /// The same for packets that were not sent.
 pub(super) fn not_sent(counters: &Snapshot) -> BTreeMap<String, u64> {
-    of_both_ways(counters).into_iter().filter(|(name, _)| is_outward(name)).collect()
+    named(counters, Class::TxDrop)
 }
 
-/// A dropped packet may have a second reason, why no error was sent to its sender.
-fn is_outward(name: &str) -> bool {
-    name.starts_with("egress.") || name.starts_with("tx.")
-}
-
-fn of_both_ways(counters: &Snapshot) -> BTreeMap<String, u64> {
+/// A dropped packet may have a second reason of the other class: why no error was sent to its
+/// sender.
+fn named(counters: &Snapshot, class: Class) -> BTreeMap<String, u64> {
     let mut drops = BTreeMap::new();
-    for sample in &counters.samples {
+    for sample in counters.samples.iter().filter(|sample| sample.class == class) {
         let Reading::Counter(dropped) = sample.reading else { continue };
         let Some(name) = of_worker(&sample.name) else { continue };
         if let Some((node, reason)) = name.split_once("/drop/")

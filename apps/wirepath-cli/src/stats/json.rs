@@ -34,6 +34,9 @@ fn value(sample: &Sample, process: &Process) -> Value {
     };
     object["name"] = sample.name.as_str().into();
     object["unit"] = sample.unit.as_str().into();
+    if let Some(class) = sample.class.as_str() {
+        object["class"] = class.into();
+    }
     object
 }
 

@@ -12,7 +12,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage, Stats64};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
-use wirepath::counters::{Reading, Sample, Snapshot, Unit};
+use wirepath::counters::{Class, Reading, Sample, Snapshot, Unit};
 
 use crate::ethtool::Ethtool;
 use crate::namespace;
@@ -118,7 +118,7 @@ fn word(name: &str) -> String {
 }
 
 fn sample(interface: &str, name: &str, unit: Unit, reading: Reading) -> Sample {
-    Sample { name: format!("nic/{interface}/{name}"), unit, reading }
+    Sample { name: format!("nic/{interface}/{name}"), unit, class: Class::Other, reading }
 }
 
 fn unreadable(index: u32, why: String) -> Sample {

@@ -199,7 +199,7 @@ mod tests {
         let last_poll = worker.last_poll();
         let ethernet = worker.scope("ethernet");
         let (rx, _tx) = (ethernet.counter("rx_frames", Unit::Frames), ethernet.counter("tx_frames", Unit::Frames));
-        let too_short = ethernet.scope("drop").counter("too_short", Unit::Packets);
+        let too_short = ethernet.drop_counter("too_short", Unit::Packets);
         too_short.add(3);
         let meanwhile = || {
             last_poll.set(17);

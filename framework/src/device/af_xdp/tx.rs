@@ -118,7 +118,7 @@ impl AfXdpTx {
             unpublished: false,
             kernel: Statistics::default(),
             counters,
-            drops: scope.drops(),
+            drops: scope.tx_drops(),
         }
     }
 

@@ -68,7 +68,7 @@ impl<T: TxQueue> FaultTx<T> {
             now: Instant::ZERO,
             tally: Tally::new(&scope),
             ring_full: scope.counter("ring_full", Unit::Events),
-            drops: scope.drops(),
+            drops: scope.tx_drops(),
         }
     }
 

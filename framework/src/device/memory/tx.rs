@@ -68,7 +68,7 @@ impl MemoryTx {
             asking: Vec::with_capacity(config.ring_len() as usize),
             timestamps: TxTimestamps::new(),
             timestamps_lost: scope.counter("timestamps_lost", Unit::Events),
-            drops: scope.drops(),
+            drops: scope.tx_drops(),
         }
     }
 

@@ -63,7 +63,7 @@ impl PcapTx {
             outcome,
             frames: scope.counter("frames", Unit::Frames),
             bytes: scope.counter("bytes", Unit::Bytes),
-            drops: scope.drops(),
+            drops: scope.tx_drops(),
         }
     }
 

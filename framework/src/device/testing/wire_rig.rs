@@ -65,7 +65,7 @@ where
         let dropped = Box::new(move || {
             let _open = (&near_rx, &far_tx, &kept);
             let snapshot = block.snapshot();
-            let drops = snapshot.samples.iter().filter(|sample| sample.name.contains("/drop/"));
+            let drops = snapshot.samples.iter().filter(|sample| sample.class.is_drop());
             drops.map(|sample| snapshot.count(&sample.name).unwrap()).sum()
         });
         LinkUnderTest { tx: Box::new(tx), tx_pool, rx: Box::new(rx), rx_pool, dropped }

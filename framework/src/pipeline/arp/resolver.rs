@@ -85,7 +85,7 @@ impl Resolver {
                 unsent: scope.counter("unsent", Unit::Packets),
                 limited: scope.counter("limited", Unit::Events),
                 resolved: scope.counter("resolved", Unit::Packets),
-                drops: scope.drops(),
+                drops: scope.tx_drops(),
             },
         }
     }

@@ -55,6 +55,6 @@ impl IcmpErrors {
     /// Errors at the rate of `limit`, with counters in the scope `icmp_errors` below `scope`.
     pub(crate) fn new(limit: ErrorLimit, scope: &Scope) -> Self {
         let scope = scope.scope("icmp_errors");
-        Self { limit, sent: scope.counter("sent", Unit::Packets), drops: scope.drops() }
+        Self { limit, sent: scope.counter("sent", Unit::Packets), drops: scope.tx_drops() }
     }
 }

@@ -114,7 +114,7 @@ impl<N: Node<A>, A: App> Bench<N, A> {
     /// The sum of drops in the scopes that `counts` picks.
     pub(crate) fn dropped(&self, counts: impl Fn(&str) -> bool) -> u64 {
         let snapshot = self.block.snapshot();
-        let drops = snapshot.samples.iter().filter(|sample| sample.name.contains("/drop/") && counts(&sample.name));
+        let drops = snapshot.samples.iter().filter(|sample| sample.class.is_drop() && counts(&sample.name));
         drops.map(|sample| snapshot.count(&sample.name).unwrap()).sum()
     }
 }

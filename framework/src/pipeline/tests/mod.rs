@@ -150,7 +150,7 @@ fn dropped(frame: &[u8]) -> String {
     bench.push(frame);
     bench.assert_conserved();
     let snapshot = bench.block.snapshot();
-    let mut names = snapshot.samples.iter().map(|sample| sample.name.as_str()).filter(|name| name.contains("/drop/"));
+    let mut names = snapshot.samples.iter().filter(|sample| sample.class.is_drop()).map(|sample| sample.name.as_str());
     let name = names.find(|name| snapshot.count(name) == Some(1)).expect("one drop");
     name.trim_start_matches("worker0/").to_owned()
 }

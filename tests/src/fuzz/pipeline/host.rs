@@ -311,14 +311,14 @@ impl Scene {
 
         // The frames on the wire are those that each sender has counted; only a long echo takes
         // several frames.
-        let waited = drops(&snapshot, |name| name.contains("/neighbors/drop/")) + sum("/neighbors/waiting");
+        let waited = drops(&snapshot, |drop| drop.name.contains("/neighbors/")) + sum("/neighbors/waiting");
         let others = sum("/egress/frames") - waited
             + sum("/neighbors/requests")
             + sum("/arp/answered")
             + sum("/arp/announcements_sent")
             + sum("/icmp_errors/sent")
             + igmp;
-        let posted = sum("/device/tx/frames") + drops(&snapshot, |name| name.contains("/device/tx/"));
+        let posted = sum("/device/tx/frames") + drops(&snapshot, |drop| drop.name.contains("/device/tx/"));
         let echoes = sum("/icmp/echoes_answered");
         let echo_frames = posted.checked_sub(others).unwrap_or_else(|| panic!("{}", table(&snapshot)));
         assert!((echoes..=echoes * self.slots).contains(&echo_frames), "{echo_frames} {}", table(&snapshot));

@@ -137,7 +137,7 @@ impl Mlx5Tx {
             fault: parts.fault,
             timestamps: TxTimestamps::new(),
             counters,
-            drops: scope.drops(),
+            drops: scope.tx_drops(),
         })
     }
 
