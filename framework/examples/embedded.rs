@@ -11,7 +11,7 @@ use std::error::Error;
 
 use wirepath::counters::{Block, Unit};
 use wirepath::device::memory::{MemoryConfig, pair};
-use wirepath::pipeline::{App, ConnectError, Cx, Datagram, UdpFlow, UdpOptions};
+use wirepath::pipeline::{App, Cx, Datagram, UdpConnectError, UdpFlow, UdpOptions};
 use wirepath::proto::{ConsumerId, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
 use wirepath::worker::Worker;
@@ -92,6 +92,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn flow(local: Ipv4Addr, remote: SocketAddrV4, cx: &mut Cx<'_>) -> Result<UdpFlow, ConnectError> {
+fn flow(local: Ipv4Addr, remote: SocketAddrV4, cx: &mut Cx<'_>) -> Result<UdpFlow, UdpConnectError> {
     cx.udp().connect(SocketAddrV4::new(local, 5_000), remote, &UdpOptions::default())
 }

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use wirepath::counters::{Block, Scope};
 use wirepath::device::memory::{MemoryConfig, MemoryDevice, MemoryRx, MemoryTx, pair};
 use wirepath::pipeline::tcp::{
-    ConnectError, ConnectionId, ConnectionOptions, ListenOptions, TcpConfig, TcpData, TcpEvent, TcpSent, Template,
+    ConnectError, ConnectionId, ConnectionOptions, ListenOptions, PreparedOrder, TcpConfig, TcpData, TcpEvent, TcpSent,
 };
 use wirepath::pipeline::{App, AppError, Cx, Datagram, HostStack, UdpOptions};
 use wirepath::port::{Port, multicast};
@@ -44,7 +44,7 @@ pub(crate) type End<A> = Worker<MemoryRx, MemoryTx, HostStack, A>;
 pub(crate) struct Trader {
     gateway: SocketAddrV4,
     /// There while the gateway is.
-    pub(crate) order: Option<Template>,
+    pub(crate) order: Option<PreparedOrder>,
     /// When the gateway is to be called again.
     call_at: Option<Instant>,
     link: link::Link,
@@ -116,7 +116,7 @@ impl App for Trader {
     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         match event {
             // The way is known now, and the form of a segment: the order is prepared once.
-            TcpEvent::Connected { .. } => match cx.tcp().template(connection, ORDER) {
+            TcpEvent::Connected { .. } => match cx.tcp().prepare(connection, ORDER) {
                 Ok(order) => self.order = Some(order),
                 Err(error) => {
                     eprintln!("no order can be sent to this gateway: {error}");

@@ -17,7 +17,7 @@ const LOCAL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 40_000);
 
 struct Trader {
     gateway: SocketAddrV4,
-    order: Option<Template>, // while the session is open
+    order: Option<PreparedOrder>, // while the session is open
 }
 
 impl App for Trader {
@@ -38,7 +38,7 @@ impl App for Trader {
 
     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         match event {
-            TcpEvent::Connected { .. } => self.order = cx.tcp().template(connection, ORDER).ok(),
+            TcpEvent::Connected { .. } => self.order = cx.tcp().prepare(connection, ORDER).ok(),
             TcpEvent::PeerClosed => _ = cx.tcp().close(connection),
             TcpEvent::Closed(reason) => {
                 println!("the session has ended: {reason}");

@@ -38,7 +38,7 @@ impl App for Feed {
 struct Trader {
     gateway: SocketAddrV4,
     prices: Consumer<Price>,
-    order: Option<Template>, // there while the gateway is
+    order: Option<PreparedOrder>, // there while the gateway is
 }
 
 impl App for Trader {
@@ -57,7 +57,7 @@ impl App for Trader {
 
     fn on_tcp_event(&mut self, connection: ConnectionId, event: TcpEvent, cx: &mut Cx<'_>) {
         match event {
-            TcpEvent::Connected { .. } => self.order = cx.tcp().template(connection, ORDER).ok(),
+            TcpEvent::Connected { .. } => self.order = cx.tcp().prepare(connection, ORDER).ok(),
             TcpEvent::Closed(_) => self.order = None,
             _ => (),
         }

@@ -18,6 +18,8 @@
 
 mod cgroup;
 #[allow(unsafe_code)]
+mod large_pages;
+#[allow(unsafe_code)]
 mod mapping;
 mod numa;
 mod persist;
@@ -30,6 +32,7 @@ mod sysfs;
 mod testing;
 
 pub use cgroup::CgroupLimit;
+pub use large_pages::advise_large_pages;
 pub use mapping::{Mapping, lock_all};
 pub use numa::{Node, node_of_cpu, node_of_interface};
 pub use persist::Persistence;

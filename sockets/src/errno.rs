@@ -3,8 +3,8 @@
 
 use core::fmt;
 
-use wirepath::pipeline::tcp::{CallError, CloseReason, ConnectError, ListenError, SendError as TcpSendError};
-use wirepath::pipeline::{ConnectError as FlowError, SendError, SendToError};
+use wirepath::pipeline::tcp::{CallError, CloseReason, ConnectError, ListenError, SendError};
+use wirepath::pipeline::{UdpConnectError, UdpSendError, UdpSendToError};
 use wirepath::proto::{FlowErrorKind, PortError, SocketError};
 use wirepath::wire::icmpv4::Unreachable;
 
@@ -195,11 +195,11 @@ impl From<CallError> for Errno {
     }
 }
 
-impl From<TcpSendError> for Errno {
-    fn from(error: TcpSendError) -> Self {
+impl From<SendError> for Errno {
+    fn from(error: SendError) -> Self {
         match error {
-            TcpSendError::NotFound | TcpSendError::Closed => Self::EPIPE,
-            TcpSendError::TooLong { .. } | TcpSendError::NotLinear => Self::EMSGSIZE,
+            SendError::NotFound | SendError::Closed => Self::EPIPE,
+            SendError::TooLong { .. } | SendError::NotLinear => Self::EMSGSIZE,
             // There is no room, or the handshake is not finished: `EPOLLOUT` follows.
             _ => Self::EAGAIN,
         }
@@ -218,33 +218,33 @@ impl From<SocketError> for Errno {
     }
 }
 
-impl From<FlowError> for Errno {
-    fn from(error: FlowError) -> Self {
+impl From<UdpConnectError> for Errno {
+    fn from(error: UdpConnectError) -> Self {
         match error {
-            FlowError::NeighborMissing(_) => Self::EHOSTUNREACH,
+            UdpConnectError::NeighborMissing(_) => Self::EHOSTUNREACH,
             _ => Self::ENETUNREACH,
         }
     }
 }
 
-impl From<SendError> for Errno {
-    fn from(error: SendError) -> Self {
+impl From<UdpSendError> for Errno {
+    fn from(error: UdpSendError) -> Self {
         match error {
             // The next turn takes sent buffers back.
-            SendError::PoolEmpty | SendError::RingFull => Self::EAGAIN,
-            SendError::TooLong | SendError::DontFragment { .. } => Self::EMSGSIZE,
-            SendError::LinkDown => Self::ENETDOWN,
-            SendError::NeighborMissing(_) => Self::EHOSTUNREACH,
+            UdpSendError::PoolEmpty | UdpSendError::RingFull => Self::EAGAIN,
+            UdpSendError::TooLong | UdpSendError::DontFragment { .. } => Self::EMSGSIZE,
+            UdpSendError::LinkDown => Self::ENETDOWN,
+            UdpSendError::NeighborMissing(_) => Self::EHOSTUNREACH,
             _ => Self::ENETUNREACH,
         }
     }
 }
 
-impl From<SendToError> for Errno {
-    fn from(error: SendToError) -> Self {
+impl From<UdpSendToError> for Errno {
+    fn from(error: UdpSendToError) -> Self {
         match error {
-            SendToError::Connect(error) => error.into(),
-            SendToError::Send(error) => error.into(),
+            UdpSendToError::Connect(error) => error.into(),
+            UdpSendToError::Send(error) => error.into(),
             _ => Self::ENETUNREACH,
         }
     }

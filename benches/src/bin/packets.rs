@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use rdma::roce::Mtu;
 use wirepath::pipeline::Cx;
-use wirepath::pipeline::tcp::Template;
+use wirepath::pipeline::tcp::PreparedOrder;
 use wirepath_benches::feed::Channels;
 use wirepath_benches::forwarder::Forwarder;
 use wirepath_benches::frames::UdpChecksum;
@@ -260,7 +260,7 @@ fn fire(rounds: usize) {
 }
 
 /// The same over mlx5, with a step before each order.
-fn mlx5_fire(before: fn(&mut Template, &mut Cx<'_>), fire: fn(&mut Template, &mut Cx<'_>), rounds: usize) {
+fn mlx5_fire(before: fn(&mut PreparedOrder, &mut Cx<'_>), fire: fn(&mut PreparedOrder, &mut Cx<'_>), rounds: usize) {
     let mut orders = Mlx5Orders::new();
     for _ in 0..rounds * ROUND / BATCH {
         orders.batch(before, fire);
@@ -427,12 +427,12 @@ fn measured_fire(orders: &mut Orders) {
 }
 
 #[inline(never)]
-fn measured_mlx5_fire(order: &mut Template, cx: &mut Cx<'_>) {
+fn measured_mlx5_fire(order: &mut PreparedOrder, cx: &mut Cx<'_>) {
     orders::fire(order, cx);
 }
 
 #[inline(never)]
-fn measured_prepost(order: &mut Template, cx: &mut Cx<'_>) {
+fn measured_prepost(order: &mut PreparedOrder, cx: &mut Cx<'_>) {
     orders::prepost(order, cx);
 }
 

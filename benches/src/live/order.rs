@@ -21,7 +21,7 @@ use wirepath::device::af_xdp::{AfXdpTx, Mode};
 use wirepath::device::{Offload, TxQueue};
 use wirepath::forward;
 use wirepath::mem::Mbuf;
-use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, TcpEvent, Template};
+use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, PreparedOrder, TcpEvent};
 use wirepath::pipeline::{App, Cx, Datagram};
 use wirepath::proto::{ConsumerId, Sharing};
 use wirepath::time;
@@ -125,7 +125,7 @@ fn call(port: &mut Port<Clocked, TcpStack, Trader>, gateway: &TcpListener) -> Re
     let (stream, _) = stream.filter(|_| is_open).ok_or("the gateway does not answer")?;
     stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).map_err(|error| error.to_string())?;
     port.with_app(|trader, cx| {
-        let order = trader.session.map(|session| cx.tcp().template(session, &[b'8'; ORDER_LEN]));
+        let order = trader.session.map(|session| cx.tcp().prepare(session, &[b'8'; ORDER_LEN]));
         trader.order = order.and_then(Result::ok);
         trader.order.is_some().then_some(stream).ok_or_else(|| "the order cannot be prepared".to_owned())
     })
@@ -153,7 +153,7 @@ fn median(times: &mut [Duration]) -> f64 {
 struct Trader {
     verb: Verb,
     session: Option<ConnectionId>,
-    order: Option<Template>,
+    order: Option<PreparedOrder>,
     is_waiting: bool,
     /// Time of the last call.
     call: Duration,

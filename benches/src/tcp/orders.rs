@@ -6,7 +6,7 @@ use wirepath::counters::Block;
 use wirepath::device::mlx5::Mlx5Tx;
 use wirepath::device::{Offload, TxQueue};
 use wirepath::pipeline::Cx;
-use wirepath::pipeline::tcp::{TcpSent, Template};
+use wirepath::pipeline::tcp::{PreparedOrder, TcpSent};
 use wirepath::testing::mlx5::{PlainTxConfig, PlainTxNic, plain_tx};
 
 use super::pair::{PairConfig, Role, TcpPair};
@@ -18,7 +18,7 @@ pub const BATCH: usize = 64;
 /// A connection and an order for it.
 pub struct Orders {
     pair: TcpPair,
-    template: Template,
+    order: PreparedOrder,
     number: u64,
 }
 
@@ -27,21 +27,21 @@ impl Orders {
     pub fn new() -> Self {
         let mut pair = TcpPair::new(PairConfig::one(Checksums::On, Role::Sink));
         let now = pair.now();
-        let template = pair.client.with_app(now, |app, cx| cx.tcp().template(app.connections[0], &[b'0'; MESSAGE_LEN]));
-        Self { pair, template: template.expect("the connection is open"), number: 0 }
+        let order = pair.client.with_app(now, |app, cx| cx.tcp().prepare(app.connections[0], &[b'0'; MESSAGE_LEN]));
+        Self { pair, order: order.expect("the connection is open"), number: 0 }
     }
 
     /// Measured: a price of eight bytes changes, and the order leaves. [`BATCH`] times.
     #[inline(never)]
     pub fn fire(&mut self) {
-        let Self { pair, template, number } = self;
+        let Self { pair, order, number } = self;
         let now = pair.now();
         pair.client.with_app(now, |_, cx| {
             let last = *number + BATCH as u64;
             while *number < last {
                 *number += 1;
-                template.patch(16, &number.to_be_bytes()).expect("it is inside");
-                let fired = cx.tcp().fire(template);
+                order.patch(16, &number.to_be_bytes()).expect("it is inside");
+                let fired = cx.tcp().fire(order);
                 assert_eq!(fired, Ok(TcpSent::Posted), "the window is open");
             }
         });
@@ -91,17 +91,17 @@ impl Mlx5Orders {
     }
 
     /// Fires [`BATCH`] orders, each with the step `before`.
-    pub fn batch(&mut self, before: fn(&mut Template, &mut Cx<'_>), fire: fn(&mut Template, &mut Cx<'_>)) {
-        let Self { orders: Orders { pair, template, number }, tx, .. } = self;
+    pub fn batch(&mut self, before: fn(&mut PreparedOrder, &mut Cx<'_>), fire: fn(&mut PreparedOrder, &mut Cx<'_>)) {
+        let Self { orders: Orders { pair, order, number }, tx, .. } = self;
         let now = pair.now();
         pair.client.with_app(now, |_, cx| {
             let (_, rest) = cx.split_tx();
             rest.with_tx(tx, |cx| {
                 for _ in 0..BATCH {
                     *number += 1;
-                    template.patch(0, &number.to_be_bytes()).expect("it is inside");
-                    before(template, cx);
-                    fire(template, cx);
+                    order.patch(0, &number.to_be_bytes()).expect("it is inside");
+                    before(order, cx);
+                    fire(order, cx);
                 }
             });
         });
@@ -142,14 +142,14 @@ impl Mlx5Orders {
 
 /// Measured: a price of eight bytes changes, and the order leaves.
 #[inline(always)]
-pub fn fire(order: &mut Template, cx: &mut Cx<'_>) {
+pub fn fire(order: &mut PreparedOrder, cx: &mut Cx<'_>) {
     order.patch(16, &cx.now.as_nanos().to_be_bytes()).expect("it is inside");
     assert_eq!(cx.tcp().fire(order), Ok(TcpSent::Posted), "the window is open");
 }
 
 /// Measured by itself: an order is preposted into the ring, as an app does in its tick.
 #[inline(always)]
-pub fn prepost(order: &mut Template, cx: &mut Cx<'_>) {
+pub fn prepost(order: &mut PreparedOrder, cx: &mut Cx<'_>) {
     assert_eq!(cx.tcp().prepost(order), Ok(true), "there is room");
 }
 

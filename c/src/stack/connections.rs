@@ -4,7 +4,7 @@ use core::net::SocketAddrV4;
 
 use wirepath::pipeline::Cx;
 use wirepath::pipeline::tcp::{
-    CallError, ConnectError, ConnectionId, ConnectionOptions, SendError, State, TcpConfig, TcpSent, TemplateError,
+    CallError, ConnectError, ConnectionId, ConnectionOptions, PreparedOrderError, SendError, State, TcpConfig, TcpSent,
 };
 use wirepath::port::Subscription;
 use wirepath::proto::ConsumerId;
@@ -210,13 +210,13 @@ impl Stack {
 
     pub(crate) fn prepare(&mut self, connection: Handle, payload: &[u8]) -> Result<Handle> {
         let id = self.connection(connection);
-        let template = self.call(0, |cx| cx.tcp().template(id, payload));
-        self.orders.insert(template.map_err(template_fault)?)
+        let order = self.call(0, |cx| cx.tcp().prepare(id, payload));
+        self.orders.insert(order.map_err(order_fault)?)
     }
 
     #[inline]
     pub(crate) fn patch(&mut self, order: Handle, offset: usize, bytes: &[u8]) -> Result<()> {
-        self.orders.get_mut(order)?.patch(offset, bytes).map_err(template_fault)
+        self.orders.get_mut(order)?.patch(offset, bytes).map_err(order_fault)
     }
 
     #[inline]
@@ -280,10 +280,12 @@ fn tcp_fault(error: SendError) -> Fault {
 }
 
 #[cold]
-fn template_fault(error: TemplateError) -> Fault {
+fn order_fault(error: PreparedOrderError) -> Fault {
     match error {
-        TemplateError::Send(error) => tcp_fault(error),
-        TemplateError::OverSegment { .. } | TemplateError::OverWindow { .. } => Fault::because(Code::TooLong, error),
+        PreparedOrderError::Send(error) => tcp_fault(error),
+        PreparedOrderError::OverSegment { .. } | PreparedOrderError::OverWindow { .. } => {
+            Fault::because(Code::TooLong, error)
+        }
         error => Fault::because(Code::Argument, error),
     }
 }

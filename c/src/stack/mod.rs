@@ -12,8 +12,8 @@ use std::rc::Rc;
 use std::time::Duration as StdDuration;
 
 use wirepath::counters::Reading;
-use wirepath::pipeline::tcp::{ConnectionOptions, ListenError, ListenOptions, TcpConfig, Template};
-use wirepath::pipeline::{self as udp, ChecksumPolicy, Cx, UdpFlow, UdpOptions, send_to};
+use wirepath::pipeline::tcp::{ConnectionOptions, ListenError, ListenOptions, PreparedOrder, TcpConfig};
+use wirepath::pipeline::{ChecksumPolicy, Cx, UdpFlow, UdpOptions, UdpSendError, UdpSendToError, UdpSent, send_to};
 use wirepath::port::{EmbeddedPort, Port, Subscription, SubscriptionError, listen, multicast};
 use wirepath::proto::{DemuxError, Ipv4Prefix, SocketError, TimerId};
 use wirepath::time::Duration;
@@ -36,7 +36,7 @@ pub(crate) struct Stack {
     // Dropped in this order: the holders of buffers before the pool.
     held: Handles<Bytes>,
     flows: Handles<UdpFlow>,
-    orders: Handles<Template>,
+    orders: Handles<PreparedOrder>,
     subscriptions: Handles<Subscribed>,
     /// What is steered here for each connection that this side opened, on an interface that is
     /// shared with the kernel.
@@ -313,7 +313,7 @@ impl Stack {
         let Self { port, stamp, .. } = self;
         let sent = send(port, stamp, flags, |cx| send_to(local, remote, &UdpOptions::default(), payload, cx));
         sent.map(udp_sent).map_err(|error| match error {
-            udp::SendToError::Send(error) => udp_fault(error),
+            UdpSendToError::Send(error) => udp_fault(error),
             error => Fault::because(Code::Unreachable, error),
         })
     }
@@ -394,9 +394,9 @@ fn send<T, E>(
     if flags & abi::WP_MORE == 0 { port.with_app(|_, cx| act(cx)) } else { port.with_app_batched(|_, cx| act(cx)) }
 }
 
-fn udp_sent(sent: udp::UdpSent) -> i32 {
+fn udp_sent(sent: UdpSent) -> i32 {
     match sent {
-        udp::UdpSent::Posted => abi::WP_SENT,
+        UdpSent::Posted => abi::WP_SENT,
         // Or a later way to wait.
         _ => abi::WP_QUEUED,
     }
@@ -416,10 +416,10 @@ fn subscription_fault(error: wirepath::Error) -> Fault {
 }
 
 #[cold]
-fn udp_fault(error: udp::SendError) -> Fault {
+fn udp_fault(error: UdpSendError) -> Fault {
     match error {
-        udp::SendError::PoolEmpty | udp::SendError::RingFull => Code::Again.into(),
-        udp::SendError::TooLong | udp::SendError::DontFragment { .. } => Fault::because(Code::TooLong, error),
+        UdpSendError::PoolEmpty | UdpSendError::RingFull => Code::Again.into(),
+        UdpSendError::TooLong | UdpSendError::DontFragment { .. } => Fault::because(Code::TooLong, error),
         error => Fault::because(Code::Unreachable, error),
     }
 }

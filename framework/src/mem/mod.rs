@@ -19,8 +19,6 @@ mod fifo;
 #[allow(unsafe_code)]
 mod held;
 #[allow(unsafe_code)]
-mod large_pages;
-#[allow(unsafe_code)]
 mod mbuf;
 #[allow(unsafe_code)]
 mod metadata;
@@ -37,7 +35,7 @@ mod sizing;
 pub(crate) use copy::{SHORT_MAX, SHORT_MIN, copy_frame, copy_segments, gather};
 pub(crate) use fifo::{Fifo, Span};
 pub use held::{Held, Segments};
-pub(crate) use large_pages::advise_large_pages;
+pub(crate) use hugepages::advise_large_pages;
 pub use mbuf::Mbuf;
 pub(crate) use mbuf::MbufRef;
 pub(crate) use mbuf::prefetch_line;

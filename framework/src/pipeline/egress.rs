@@ -12,7 +12,7 @@ use super::answer::Sender;
 use super::arp::resolver::Resolver;
 use super::icmp::error_rate::IcmpErrors;
 use super::pending_timestamps::PendingTimestamps;
-use super::udp::send_error::SendError;
+use super::udp::send_error::UdpSendError;
 use crate::counters::{Counter, Drops, Scope, Unit};
 use crate::device::TxQueue;
 use crate::mem::Pool;
@@ -205,15 +205,15 @@ impl Egress {
 
     /// Counts a datagram that is not sent, and returns the reason.
     #[cold]
-    pub(super) fn refuse(&mut self, error: SendError) -> SendError {
+    pub(super) fn refuse(&mut self, error: UdpSendError) -> UdpSendError {
         self.drops.count(match error {
-            SendError::PoolEmpty => EgressDrop::PoolEmpty,
-            SendError::RingFull => EgressDrop::RingFull,
-            SendError::TooLong => EgressDrop::TooLong,
-            SendError::DontFragment { .. } => EgressDrop::DontFragment,
-            SendError::NoRoute(_) => EgressDrop::NoRoute,
-            SendError::LinkDown => EgressDrop::LinkDown,
-            SendError::NeighborMissing(_) => EgressDrop::NeighborMissing,
+            UdpSendError::PoolEmpty => EgressDrop::PoolEmpty,
+            UdpSendError::RingFull => EgressDrop::RingFull,
+            UdpSendError::TooLong => EgressDrop::TooLong,
+            UdpSendError::DontFragment { .. } => EgressDrop::DontFragment,
+            UdpSendError::NoRoute(_) => EgressDrop::NoRoute,
+            UdpSendError::LinkDown => EgressDrop::LinkDown,
+            UdpSendError::NeighborMissing(_) => EgressDrop::NeighborMissing,
         });
         error
     }

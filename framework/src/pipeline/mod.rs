@@ -56,9 +56,9 @@ pub use stack::{HostStack, HostStackConfig, StackConfig, UdpStack, host_stack, u
 pub use timestamps::{NoTxTimestamps, TxTime};
 pub use udp::calls::UdpCalls;
 pub use udp::datagram::Datagram;
-pub use udp::flow::{Checksum, ConnectError, SendToError, UdpFlow, UdpOptions, UdpSent, send_to};
+pub use udp::flow::{Checksum, UdpConnectError, UdpFlow, UdpOptions, UdpSendToError, UdpSent, send_to};
 pub use udp::node::{ChecksumPolicy, Udp, UdpConfig};
-pub use udp::send_error::SendError;
+pub use udp::send_error::UdpSendError;
 pub use unhandled::Unhandled;
 pub use vlan_trunk::{VlanInterface, VlanTrunk};
 

@@ -6,7 +6,6 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU8, Ordering};
 use std::collections::VecDeque;
 
-use super::large_pages::advise_large_pages;
 use super::prefetch::prefetch;
 
 /// Names an object of a device. A handle of an object that was destroyed names none, also when
@@ -114,8 +113,10 @@ impl<K, T> Table<K, T> {
     /// The same, where the uses of each place are counted from a number that `first` draws.
     pub(super) fn drawn(number: u8, capacity: u32, first: impl Fn(u32) -> u32) -> Self {
         let device = u32::from(number) << USES.count_ones();
-        let mut slots = Vec::with_capacity(capacity as usize);
-        advise_large_pages(&slots);
+        let mut slots: Vec<Slot<T>> = Vec::with_capacity(capacity as usize);
+        // Each page of 4 KiB has five queue pairs: with thousands of them each packet would wait for
+        // the walk to its page too.
+        hugepages::advise_large_pages(slots.as_ptr().cast(), slots.capacity() * size_of::<Slot<T>>());
         slots.extend((0..capacity).map(|idx| Slot::Free { generation: device | first(idx) & USES }));
         Self { slots, free: (0..capacity).collect(), kind: PhantomData }
     }

@@ -11,8 +11,6 @@
 //! queue pair fails, as many completions as it has requests.
 
 #[allow(unsafe_code)]
-mod large_pages;
-#[allow(unsafe_code)]
 mod memory;
 #[allow(unsafe_code)]
 mod prefetch;

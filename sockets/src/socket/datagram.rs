@@ -5,7 +5,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 
-use wirepath::pipeline::{Cx, Datagram, SendError, UdpFlow, UdpOptions, UdpSent};
+use wirepath::pipeline::{Cx, Datagram, UdpFlow, UdpOptions, UdpSendError, UdpSent};
 use wirepath::proto::{FilterMode, InterfaceId};
 use wirepath::time::{Duration, Instant, UnixTime};
 
@@ -324,7 +324,7 @@ impl DatagramSocket {
         }
         match flow.send(payload, cx) {
             // The neighbor is being resolved, and the datagram has more fragments than may wait.
-            Err(SendError::NeighborMissing(_)) => Err(self.await_neighbor(cx.now)),
+            Err(UdpSendError::NeighborMissing(_)) => Err(self.await_neighbor(cx.now)),
             sent => {
                 self.asked_since = None;
                 Ok(sent?)

@@ -37,8 +37,8 @@ use wirepath::pipeline::tcp::{
     TcpSocketsConfig,
 };
 use wirepath::pipeline::{
-    ArpConfig, ChecksumPolicy, Cx, Datagram, EgressConfig, HostStack, HostStackConfig, IcmpError, SendError, UdpConfig,
-    UdpFlow, UdpOptions, UdpSent, host_stack,
+    ArpConfig, ChecksumPolicy, Cx, Datagram, EgressConfig, HostStack, HostStackConfig, IcmpError, UdpConfig, UdpFlow,
+    UdpOptions, UdpSendError, UdpSent, host_stack,
 };
 use wirepath::proto::{
     ConsumerId, Flow, Group, HashSeed, Host, HostConfig, HostEvent, InterfaceId, Ipv4Prefix, LearnFrom, NeighborConfig,
@@ -270,7 +270,7 @@ impl Live {
     ///
     /// # Errors
     /// The flow's error.
-    pub fn send(&self, flow: &mut UdpFlow, payload: &[u8]) -> Result<UdpSent, SendError> {
+    pub fn send(&self, flow: &mut UdpFlow, payload: &[u8]) -> Result<UdpSent, UdpSendError> {
         let (mut sender, payload) = (flow.clone(), payload.to_vec());
         let sent;
         (*flow, sent) = self.with(move |_, cx| {

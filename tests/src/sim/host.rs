@@ -9,8 +9,8 @@ use std::rc::Rc;
 use wirepath::counters::{self, Block};
 use wirepath::mem::{Held, Mbuf, Pool};
 use wirepath::pipeline::tcp::{
-    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, ListenerId, SendError, Tcp, TcpConfig, TcpData,
-    TcpEvent, TcpNodeConfig, TcpSockets, TcpSocketsConfig, Template, TemplateError,
+    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, ListenerId, PreparedOrder, PreparedOrderError,
+    SendError, Tcp, TcpConfig, TcpData, TcpEvent, TcpNodeConfig, TcpSockets, TcpSocketsConfig,
 };
 use wirepath::pipeline::{
     App, Arp, ArpConfig, Cx, Datagram, EgressConfig, Ethernet, Icmp, IcmpConfig, Ipv4, Ipv4Config, Ipv4Successors, Udp,
@@ -214,7 +214,7 @@ pub struct SimApp {
     held_back: Vec<ConnectionId>,
     held: VecDeque<(Held, EndKey, u64)>,
     stolen: Vec<Mbuf>,
-    orders: HashMap<ConnectionId, Template>,
+    orders: HashMap<ConnectionId, PreparedOrder>,
     /// Connections that a SYN cookie opened after their session had ended.
     ghosts: Vec<ConnectionId>,
 }
@@ -398,16 +398,16 @@ impl SimApp {
         cx.tcp().send(id, &bytes)
     }
 
-    /// Fires a template: the last one with other bytes, or a new one if the length differs.
+    /// Fires a prepared order: the last one with other bytes, or a new one if the length differs.
     fn fire(&mut self, id: ConnectionId, key: EndKey, count: usize, cx: &mut Cx<'_>) -> Result<usize, SendError> {
         let mut bytes = vec![0; count];
         self.ledger.borrow_mut().end(key).fill(&mut bytes);
         let last = self.orders.remove(&id).filter(|order| order.payload().len() == count);
         let mut order = match last {
             Some(order) => order,
-            None => match cx.tcp().template(id, &bytes) {
+            None => match cx.tcp().prepare(id, &bytes) {
                 Ok(order) => order,
-                Err(TemplateError::Send(why)) => return Err(why),
+                Err(PreparedOrderError::Send(why)) => return Err(why),
                 Err(_) => return self.copy(id, key, count, cx),
             },
         };

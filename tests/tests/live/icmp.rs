@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Output;
 
-use wirepath::pipeline::{SendError, UdpOptions, UdpSent};
+use wirepath::pipeline::{UdpOptions, UdpSendError, UdpSent};
 use wirepath::proto::{FlowErrorKind, HostEvent, Ipv4Prefix, Route};
 use wirepath::wire::icmpv4::{TimeExceeded, Unreachable};
 use wirepath_tests::live::{Live, LiveConfig, NEAR, OURS, THEIRS, TIMEOUT, Wire, has_program, set, table, wait_until};
@@ -243,7 +243,7 @@ fn router_that_needs_smaller_packets_is_believed() {
     let kind = FlowErrorKind::Unreachable(Unreachable::FragmentationNeeded { mtu: NARROW as u16 });
     assert_eq!((error.kind, error.reporter, error.path_mtu), (kind, THEIRS, Some(NARROW)));
     assert_eq!((error.flow.local, error.flow.remote), (flow.local(), flow.remote()));
-    assert_eq!(live.send(&mut flow, &[3; 1_472]), Err(SendError::DontFragment { mtu: NARROW }));
+    assert_eq!(live.send(&mut flow, &[3; 1_472]), Err(UdpSendError::DontFragment { mtu: NARROW }));
     live.send(&mut flow, &[4; NARROW - 28]).unwrap();
     assert_eq!(receive(), [4; NARROW - 28]);
     // From now on we fragment ourselves.

@@ -6,7 +6,7 @@
 use std::net::{Ipv4Addr, UdpSocket};
 
 use wirepath::device::steering::Rule;
-use wirepath::pipeline::{SendError, UdpFlow, UdpOptions, UdpSent};
+use wirepath::pipeline::{UdpFlow, UdpOptions, UdpSendError, UdpSent};
 use wirepath::proto::Resolution;
 use wirepath_tests::live::{FAR, Live, LiveConfig, NEAR, OURS, THEIRS, TIMEOUT, Wire, has_program};
 
@@ -57,7 +57,7 @@ impl Shared {
         }
     }
 
-    fn until_sends(&self, flow: &mut UdpFlow, expected: Result<UdpSent, SendError>) {
+    fn until_sends(&self, flow: &mut UdpFlow, expected: Result<UdpSent, UdpSendError>) {
         self.live.until(&format!("{expected:?}"), |live| live.send(flow, b"?") == expected);
     }
 }
@@ -96,7 +96,7 @@ fn flow_survives_a_link_that_goes_down_and_up() {
     assert_eq!(shared.arrives_from(&mut flow, "before"), OURS);
     for (namespace, interface) in [(&shared.wire.far, FAR), (&shared.wire.near, NEAR)] {
         namespace.ip(&["link", "set", interface, "down"]).unwrap();
-        shared.until_sends(&mut flow, Err(SendError::LinkDown));
+        shared.until_sends(&mut flow, Err(UdpSendError::LinkDown));
         namespace.ip(&["link", "set", interface, "up"]).unwrap();
         assert_eq!(shared.arrives_from(&mut flow, &format!("{interface} is back")), OURS);
         shared.socket.send_to(b"to us", (OURS, PORT)).unwrap();
@@ -112,7 +112,7 @@ fn flow_follows_a_new_address() {
     assert_eq!(shared.arrives_from(&mut flow, "before"), OURS);
     let ip = |arguments: &[&str]| shared.wire.near.ip(arguments).unwrap();
     ip(&["addr", "del", "10.9.0.1/24", "dev", NEAR]);
-    shared.until_sends(&mut flow, Err(SendError::NoRoute(THEIRS)));
+    shared.until_sends(&mut flow, Err(UdpSendError::NoRoute(THEIRS)));
     ip(&["addr", "add", "10.9.0.7/24", "dev", NEAR]);
     assert_eq!(shared.arrives_from(&mut flow, "after"), Ipv4Addr::new(10, 9, 0, 7));
     // Datagrams to it come to us as soon as a rule matches them.
@@ -137,7 +137,7 @@ fn flow_follows_a_route_that_changes_goes_and_comes_back() {
     });
     assert_eq!(shared.arrives_from(&mut flow, "three"), Ipv4Addr::new(10, 9, 0, 7));
     ip(&["route", "del", "10.5.0.0/24"]);
-    shared.until_sends(&mut flow, Err(SendError::NoRoute(BEHIND)));
+    shared.until_sends(&mut flow, Err(UdpSendError::NoRoute(BEHIND)));
     ip(&["route", "add", "10.5.0.0/24", "via", "10.9.0.2"]);
     assert_eq!(shared.arrives_from(&mut flow, "four"), OURS);
     shared.live.stop();

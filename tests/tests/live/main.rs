@@ -9,7 +9,7 @@ use std::time::{Duration, Instant as Moment};
 use wirepath::counters::{Block, default_directory};
 use wirepath::device::af_xdp::{AfXdpConfig, AfXdpDevice};
 use wirepath::pipeline::tcp::{ConnectionOptions, ListenOptions, TcpConfig, TcpData};
-use wirepath::pipeline::{App, Cx, Datagram, IcmpError, SendToError, UdpOptions, send_to};
+use wirepath::pipeline::{App, Cx, Datagram, IcmpError, UdpOptions, UdpSendToError, send_to};
 use wirepath::proto::{ConsumerId, FlowErrorKind, Group, Sharing};
 use wirepath::testing::roster::Rostered;
 use wirepath::time::{Clock, MonotonicClock};
@@ -56,7 +56,7 @@ fn wire(test: &str) -> Option<Wire> {
 #[derive(Default)]
 struct Echo {
     received: Vec<Vec<u8>>,
-    refused: Vec<SendToError>,
+    refused: Vec<UdpSendToError>,
     errors: Vec<IcmpError<'static>>,
 }
 

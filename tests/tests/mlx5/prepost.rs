@@ -16,8 +16,8 @@ use wirepath::device::{Device, RxQueue};
 use wirepath::forward;
 use wirepath::mem::{Burst, Mbuf, Pool};
 use wirepath::pipeline::tcp::{
-    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, SendError, TcpConfig, TcpData, TcpEvent,
-    TcpNodeConfig, TcpSent, TcpSockets, TcpSocketsConfig, Template,
+    CloseReason, ConnectionId, ConnectionOptions, ListenOptions, PreparedOrder, SendError, TcpConfig, TcpData,
+    TcpEvent, TcpNodeConfig, TcpSent, TcpSockets, TcpSocketsConfig,
 };
 use wirepath::pipeline::{App, Cx, Datagram, EgressConfig, HostStack, HostStackConfig, host_stack};
 use wirepath::proto::{
@@ -197,16 +197,16 @@ impl Market {
         }
     }
 
-    fn template(&mut self, id: ConnectionId, payload: &[u8]) -> Template {
-        self.ask(|cx| cx.tcp().template(id, payload).unwrap())
+    fn prepare(&mut self, id: ConnectionId, payload: &[u8]) -> PreparedOrder {
+        self.ask(|cx| cx.tcp().prepare(id, payload).unwrap())
     }
 
     /// Preposts the order, in runs with preposting; returns whether it is in the ring.
-    fn prepost(&mut self, order: &mut Template) -> bool {
+    fn prepost(&mut self, order: &mut PreparedOrder) -> bool {
         self.preposts && self.ask(|cx| cx.tcp().prepost(order).unwrap())
     }
 
-    fn fire(&mut self, order: &mut Template, price: u64) -> Result<TcpSent, SendError> {
+    fn fire(&mut self, order: &mut PreparedOrder, price: u64) -> Result<TcpSent, SendError> {
         order.patch(PRICE, format!("{price:010}").as_bytes()).unwrap();
         self.ask(|cx| cx.tcp().fire(order))
     }
@@ -281,10 +281,10 @@ fn day(preposts: bool) -> (Vec<u8>, Vec<Vec<u8>>, u64) {
     let plain = ConnectionOptions { timestamps: false, ..usual };
     let (first, second) = (market.connect(1_024, &usual), market.connect(1_025, &plain));
     let mut orders = [
-        market.template(first, ORDER),
-        market.template(second, ORDER),
-        market.template(first, &ORDER.repeat(3)),
-        market.template(second, &ORDER.repeat(12)),
+        market.prepare(first, ORDER),
+        market.prepare(second, ORDER),
+        market.prepare(first, &ORDER.repeat(3)),
+        market.prepare(second, &ORDER.repeat(12)),
     ];
     for round in 0..96u64 {
         let idx = (round % 4) as usize;
@@ -343,7 +343,7 @@ fn lost_order_that_stood_is_sent_again_as_it_was() {
     }
     let mut market = Market::open(true);
     let id = market.connect(1_024, &ConnectionOptions::default());
-    let mut order = market.template(id, ORDER);
+    let mut order = market.prepare(id, ORDER);
     let mut expected = Vec::new();
     for round in 0..20 {
         assert!(market.prepost(&mut order));
@@ -351,7 +351,7 @@ fn lost_order_that_stood_is_sent_again_as_it_was() {
         market.losing.set((round % 3 == 1).into());
         assert_eq!(market.fire(&mut order, round), Ok(TcpSent::Posted));
         expected.extend(order_of(round));
-        // The template's payload differs when it is sent again.
+        // The order's payload differs when it is sent again.
         order.patch(0, b"SELL").unwrap();
         assert!(market.prepost(&mut order), "another stands in the meantime");
         market.turns(if round % 2 == 0 { 1 } else { 5_000 });
@@ -371,7 +371,7 @@ fn order_stands_for_a_connection_that_ends_and_never_leaves() {
     let mut market = Market::open(true);
     let options = ConnectionOptions::default();
     let ids = [1_024, 1_025, 1_026].map(|port| market.connect(port, &options));
-    let mut orders = ids.map(|id| market.template(id, ORDER));
+    let mut orders = ids.map(|id| market.prepare(id, ORDER));
     // We end it: the reset takes the order's place.
     assert!(market.prepost(&mut orders[0]));
     market.ask(|cx| cx.tcp().abort(ids[0]).unwrap());
@@ -403,7 +403,7 @@ fn order_that_finds_the_ring_full_leaves_later_once_and_in_order() {
     }
     let mut market = Market::open(true);
     let id = market.connect(1_024, &ConnectionOptions::default());
-    let mut order = market.template(id, ORDER);
+    let mut order = market.prepare(id, ORDER);
     let (mut expected, mut posted, mut queued) = (Vec::new(), 0, 0);
     // The NIC does not move: it takes nothing out of the ring of 64 blocks.
     for round in 0..60 {
@@ -433,7 +433,7 @@ fn empty_pool_keeps_an_order_that_stands_from_leaving_without_its_copy() {
     }
     let mut market = Market::open(true);
     let id = market.connect(1_024, &ConnectionOptions::default());
-    let mut order = market.template(id, ORDER);
+    let mut order = market.prepare(id, ORDER);
     assert!(market.prepost(&mut order));
     let pool = market.desk.worker.pool();
     let hoard: Vec<Mbuf> = std::iter::from_fn(|| pool.alloc()).collect();

@@ -225,7 +225,7 @@ fn start_that_ends_at_any_command_leaves_nothing_behind() {
     let on = Feature::Required;
     for config in [
         config("mlx5_0"),
-        Mlx5Config { queues: 3, spread: hash, ..config("mlx5_0") },
+        Mlx5Config { queues: 3, rx_distribution: hash, ..config("mlx5_0") },
         Mlx5Config { striding: on, compression: on, ..config("mlx5_0") },
         Mlx5Config { pace: Some(Pace { kbps: 5000, ..Pace::default() }), timestamps: on, ..config("mlx5_0") },
     ] {

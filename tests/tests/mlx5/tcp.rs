@@ -336,7 +336,7 @@ fn kernel_sends_back_the_orders_that_stood_on_a_live_port() {
     });
     ours.until("connected", |ours| ours.worker.app().traffic.ends[&id].is_connected);
     let now = ours.clock.now();
-    let mut order = ours.worker.with_app(now, |_, cx| cx.tcp().template(id, &[0; LEN]).unwrap());
+    let mut order = ours.worker.with_app(now, |_, cx| cx.tcp().prepare(id, &[0; LEN]).unwrap());
     for number in 0..ORDERS {
         let now = ours.clock.now();
         ours.worker.with_app(now, |_, cx| {

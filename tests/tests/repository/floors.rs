@@ -24,6 +24,44 @@ const FLOORS: [(&str, &[&str]); 12] = [
     ("prelude", &["port", "worker", "pipeline", "door of proto", "time"]),
 ];
 
+/// The rooms of `worker`, each with those below that it may name: a builder knows no live port, which
+/// hands one out, and the threads beside the workers know neither.
+const ROOMS_OF_WORKER: [(&str, &[&str]); 14] = [
+    ("topology", &[]),
+    ("stop", &[]),
+    ("seed", &[]),
+    ("reload", &[]),
+    ("spsc", &[]),
+    ("affinity", &["topology"]),
+    ("timeline", &["spsc"]),
+    ("kernel", &["seed", "spsc", "stop"]),
+    ("guard", &[]),
+    ("group", &["affinity", "topology", "stop"]),
+    ("poll", &["kernel", "stop"]),
+    ("builder", &["poll", "group", "kernel", "affinity", "seed", "topology"]),
+    ("live", &["builder", "poll", "kernel", "timeline", "seed", "stop", "topology"]),
+    ("broker", &["live", "kernel", "stop"]),
+];
+
+/// The types that `worker` exports, and the rooms they are of.
+const TYPES_OF_WORKER: [(&str, &str); 15] = [
+    ("HostDescription", "builder"),
+    ("HostProvider", "builder"),
+    ("WorkerBuilder", "builder"),
+    ("WorkerBuilderError", "builder"),
+    ("PoolSetupError", "group"),
+    ("WorkerContext", "group"),
+    ("WorkerGroup", "group"),
+    ("WorkerGroupError", "group"),
+    ("WorkerSpec", "group"),
+    ("Ended", "poll"),
+    ("Parts", "poll"),
+    ("Worker", "poll"),
+    ("ReloadSignal", "reload"),
+    ("random_seed", "seed"),
+    ("StopFlag", "stop"),
+];
+
 /// Macros are exported at the root of the crate, whatever floor they are of.
 const MACROS: [(&str, &str); 2] = [("drop_reasons", "counters"), ("forward", "device")];
 
@@ -39,6 +77,47 @@ fn arrows_point_down() {
     }
     assert!(wrong.is_empty(), "arrows that do not point down:\n{}", wrong.join("\n"));
     assert!(arrows > 50, "only {arrows} arrows in {}: this test no longer finds the code", src.display());
+}
+
+#[test]
+fn arrows_between_the_rooms_of_worker_point_down() {
+    let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("../framework/src/worker");
+    let is_a_room = |file: &PathBuf| file != &worker.join("mod.rs") && !file.starts_with(worker.join("tests"));
+    let (mut arrows, mut wrong) = (0, Vec::new());
+    for file in rust_files(&worker).into_iter().filter(is_a_room) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let name = file.strip_prefix(&worker).unwrap();
+        let named = rooms_named(name, &text);
+        arrows += named.len();
+        let room = first_part(name);
+        let (_, allowed) = ROOMS_OF_WORKER.iter().find(|(known, _)| *known == room).expect("every room is in the list");
+        let other = named.into_iter().filter(|named| *named != room && !allowed.contains(&named.as_str()));
+        wrong.extend(other.map(|named| format!("{}: {room} -> {named}", name.display())));
+    }
+    assert!(wrong.is_empty(), "arrows between rooms that do not point down:\n{}", wrong.join("\n"));
+    assert!(arrows > 40, "only {arrows} arrows: this test no longer finds the code");
+}
+
+/// The list is an order: each room names rooms above itself in the list, so that there is no circle.
+#[test]
+fn rooms_of_worker_have_an_order() {
+    for (idx, (room, below)) in ROOMS_OF_WORKER.iter().enumerate() {
+        let before = &ROOMS_OF_WORKER[..idx];
+        let is_before = |name: &&&str| before.iter().any(|(known, _)| known == *name);
+        assert_eq!(below.iter().filter(is_before).count(), below.len(), "{room}: {below:?}");
+    }
+}
+
+#[test]
+fn rooms_are_found_by_module_and_by_type() {
+    let check = |text: &str, expected: &[&str]| {
+        assert_eq!(rooms_named(Path::new("builder/hosting.rs"), text), expected, "{text}");
+    };
+    check("use crate::worker::live::LiveHost;", &["live"]);
+    check("use crate::worker::{StopFlag, poll};", &["stop", "poll"]);
+    check("use super::super::live::LiveHost;", &["live"]);
+    check("// crate::worker::live", &[]);
+    check("#[cfg(test)]\nmod tests {\n    use crate::worker::live::LiveHost;\n}", &[]);
 }
 
 /// The packets and the device of RoCE, and the texts before them, are free of the framework: only
@@ -114,11 +193,40 @@ fn wrong_arrows(file: &Path, text: &str) -> Vec<String> {
     wrong
 }
 
+/// The rooms of `worker` that a file names outside its tests, by a module or by a type.
+fn rooms_named(file: &Path, text: &str) -> Vec<String> {
+    if file.ends_with("tests.rs") || file.iter().any(|part| part == "tests") {
+        return Vec::new();
+    }
+    let code: String = text.lines().map(|line| line.split("//").next().unwrap().to_owned() + "\n").collect();
+    let code = &code[..code.find("\nmod tests {").unwrap_or(code.len())];
+    let deep = file.with_extension("").iter().filter(|name| *name != "mod").count();
+    let mut named = Vec::new();
+    for root in ["crate::worker::", &"super::".repeat(deep)] {
+        for (start, _) in code.match_indices(root).filter(|(start, _)| !code[..*start].ends_with("super::")) {
+            let path = &code[start + root.len()..];
+            let names = path.strip_prefix('{').map_or(first_name(path), |group| group.split('}').next().unwrap());
+            named.extend(names.split(',').filter_map(|name| room_of(first_name(name.trim()))));
+        }
+    }
+    named
+}
+
+fn room_of(name: &str) -> Option<String> {
+    let of_type = TYPES_OF_WORKER.iter().find(|(known, _)| *known == name).map(|(_, room)| *room);
+    let room = of_type.or_else(|| ROOMS_OF_WORKER.iter().map(|(room, _)| *room).find(|room| *room == name));
+    room.map(str::to_owned)
+}
+
+fn first_part(file: &Path) -> &str {
+    file.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs")
+}
+
 /// Of `device::{Offload, TxQueue}` the word `device`. A group at the root is `{`, which no floor
 /// may name: one `use` a floor keeps the arrows readable, here and for people.
 fn first_name(path: &str) -> &str {
     let end = path.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(path.len());
-    &path[..end.max(1)]
+    &path[..end.max(1).min(path.len())]
 }
 
 /// Types and traits are exported by the floor itself; a small letter is one of its modules.

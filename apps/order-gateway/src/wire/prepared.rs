@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 
 use arrayvec::ArrayVec;
 use wirepath::pipeline::Cx;
-use wirepath::pipeline::tcp::{ConnectionId, SendError, Template};
+use wirepath::pipeline::tcp::{ConnectionId, PreparedOrder, SendError};
 
 /// Messages of so many lengths are prepared: an order, a replace, a cancel, and two at once.
 const LENGTHS: usize = 4;
@@ -15,7 +15,7 @@ const LEN_MAX: usize = 512;
 /// length each, but for FIX with more than one: the first order of a length goes without.
 #[derive(Debug, Default)]
 pub(super) struct Prepared {
-    templates: ArrayVec<Template, LENGTHS>,
+    templates: ArrayVec<PreparedOrder, LENGTHS>,
     /// A length that was sent and is not prepared.
     wanted: Option<usize>,
     pub(super) fired: u64,
@@ -54,7 +54,7 @@ impl Prepared {
     /// when nothing is urgent: it may allocate.
     pub(super) fn prepare(&mut self, connection: ConnectionId, is_cold: bool, cx: &mut Cx<'_>) {
         if let Some(len) = self.wanted.take()
-            && let Ok(template) = cx.tcp().template(connection, &[0; LEN_MAX][..len])
+            && let Ok(template) = cx.tcp().prepare(connection, &[0; LEN_MAX][..len])
         {
             // There is room, or it was not wanted.
             let _ = self.templates.try_push(template);

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 
 use wirepath::counters::Block;
-use wirepath::pipeline::{App, ConnectError, Cx, Datagram, EchoReply, IcmpError, UdpFlow, UdpOptions, send_echo};
+use wirepath::pipeline::{App, Cx, Datagram, EchoReply, IcmpError, UdpConnectError, UdpFlow, UdpOptions, send_echo};
 use wirepath::proto::{ConsumerId, Flow, FlowErrorKind, Ipv4Prefix, NeighborRequest, Resolution, ResolutionCause};
 use wirepath::time::{Clock, Duration, Instant};
 use wirepath::wire::icmpv4::{Echo, Unreachable};
@@ -209,7 +209,7 @@ fn find_neighbor(
             Resolution::Local => {
                 return Err(format!("{remote} is this host itself: ask another one, or ask it by the kernel"));
             }
-            Resolution::NoRoute => return Err(ConnectError::NoRoute(remote).to_string()),
+            Resolution::NoRoute => return Err(UdpConnectError::NoRoute(remote).to_string()),
             Resolution::NeighborMissing { next_hop, source } => {
                 NeighborRequest { next_hop, source, cause: ResolutionCause::App }
             }

@@ -16,7 +16,7 @@ pub struct Mlx5Config {
     /// Number of queues, one per worker. By default 1.
     pub queues: u16,
     /// How a rule's frames are distributed to the queues. By default [`RxDistribution::Rules`].
-    pub spread: RxDistribution,
+    pub rx_distribution: RxDistribution,
     /// Receive ring length in frames: a power of two from 8 to 8192. Too few and the NIC drops part
     /// of a burst (`out_of_buffer`); too many and the buffers fall out of the cache before they are
     /// used again. By default 2,048.
@@ -161,7 +161,7 @@ impl Mlx5Config {
             device: device.into(),
             port: 1,
             queues: 1,
-            spread: RxDistribution::default(),
+            rx_distribution: RxDistribution::default(),
             rx_ring_len: 2048,
             tx_ring_len: 1024,
             frame_len_max: None,
@@ -204,7 +204,7 @@ impl Mlx5Config {
 
     /// Whether frames are spread by a hash.
     pub(super) fn hash(&self) -> Option<RssConfig> {
-        match self.spread {
+        match self.rx_distribution {
             RxDistribution::Rules => None,
             RxDistribution::Rss(hash) => Some(hash),
         }

@@ -11,8 +11,8 @@ use crate::mem::Mbuf;
 use crate::pipeline::answer::{LINK_LEN_MAX, build, link_header};
 use crate::pipeline::fragments;
 use crate::pipeline::node::Cx;
-use crate::pipeline::udp::flow::{ConnectError, SendToError, UdpSent};
-use crate::pipeline::udp::send_error::SendError;
+use crate::pipeline::udp::flow::{UdpConnectError, UdpSendToError, UdpSent};
+use crate::pipeline::udp::send_error::UdpSendError;
 use crate::proto::{FragmentPiece, FragmentPlan, NeighborRequest, Resolution, ResolutionCause};
 use crate::wire::checksum::Sum;
 use crate::wire::icmpv4::{self, Echo};
@@ -27,9 +27,9 @@ const TTL: u8 = 64;
 ///
 /// # Errors
 /// No route, or the request could not be sent; the latter is counted among `egress/drop`.
-pub fn send_echo(destination: Ipv4Addr, echo: &Echo<'_>, cx: &mut Cx<'_>) -> Result<UdpSent, SendToError> {
-    let way = EchoRoute::to(destination, cx).map_err(SendToError::Connect)?;
-    way.send(echo, cx).map_err(|error| SendToError::Send(cx.egress.refuse(error)))
+pub fn send_echo(destination: Ipv4Addr, echo: &Echo<'_>, cx: &mut Cx<'_>) -> Result<UdpSent, UdpSendToError> {
+    let way = EchoRoute::to(destination, cx).map_err(UdpSendToError::Connect)?;
+    way.send(echo, cx).map_err(|error| UdpSendToError::Send(cx.egress.refuse(error)))
 }
 
 /// The route of a request, and the header in front of it.
@@ -44,28 +44,28 @@ struct EchoRoute {
 }
 
 impl EchoRoute {
-    fn to(destination: Ipv4Addr, cx: &mut Cx<'_>) -> Result<Self, ConnectError> {
+    fn to(destination: Ipv4Addr, cx: &mut Cx<'_>) -> Result<Self, UdpConnectError> {
         let gateway = cx.host.route(destination).and_then(|route| route.gateway);
         let next_hop = gateway.unwrap_or(destination);
         let (mac, source, is_known) = match cx.host.resolve(destination, cx.now) {
             Resolution::Station { mac, source } | Resolution::Group { mac, source } => (mac, source, true),
             Resolution::NeighborMissing { source, .. } => (MacAddr::ZERO, source, false),
-            Resolution::Local => return Err(ConnectError::LocalAddress(destination)),
-            Resolution::NoRoute => return Err(ConnectError::NoRoute(destination)),
+            Resolution::Local => return Err(UdpConnectError::LocalAddress(destination)),
+            Resolution::NoRoute => return Err(UdpConnectError::NoRoute(destination)),
         };
         let request = NeighborRequest { next_hop, source, cause: ResolutionCause::Datagram };
         // A learned neighbor is kept fresh, so that no later echo has to wait.
         let is_asked = (!is_known || cx.host.has_learned(next_hop)) && cx.egress().keep_neighbor(request);
         if !is_known && !is_asked {
-            return Err(ConnectError::NeighborMissing(next_hop));
+            return Err(UdpConnectError::NeighborMissing(next_hop));
         }
         let (link, link_len) = link_header(mac, EtherType::IPV4, &cx.host.vlan(), cx.host);
         Ok(Self { request, is_known, source, destination, link, link_len })
     }
 
-    fn send(&self, echo: &Echo<'_>, cx: &mut Cx<'_>) -> Result<UdpSent, SendError> {
+    fn send(&self, echo: &Echo<'_>, cx: &mut Cx<'_>) -> Result<UdpSent, UdpSendError> {
         if !cx.host.is_up() {
-            return Err(SendError::LinkDown);
+            return Err(UdpSendError::LinkDown);
         }
         let plan = self.plan(icmpv4::HEADER_LEN + echo.data.len(), cx)?;
         let key = cx.egress.identification_key(self.source, self.destination, Protocol::ICMP);
@@ -73,7 +73,7 @@ impl EchoRoute {
         let (is_whole, header) = (plan.len() == 1, header(echo));
         let mut sent = UdpSent::Posted;
         for piece in plan {
-            let frame = self.frame(piece, identification, (&header, echo.data), cx).ok_or(SendError::PoolEmpty)?;
+            let frame = self.frame(piece, identification, (&header, echo.data), cx).ok_or(UdpSendError::PoolEmpty)?;
             let frame_len = frame.len() as u64;
             sent = self.leave(frame, cx)?;
             cx.egress.frames.inc();
@@ -86,7 +86,7 @@ impl EchoRoute {
     }
 
     /// The fragments, or the one packet; an error where there is no room for all of it.
-    fn plan(&self, message_len: usize, cx: &mut Cx<'_>) -> Result<FragmentPlan, SendError> {
+    fn plan(&self, message_len: usize, cx: &mut Cx<'_>) -> Result<FragmentPlan, UdpSendError> {
         let path_mtu = cx.egress.path_mtu(self.destination, cx.now).map_or(usize::MAX, |(mtu, _)| mtu);
         let mtu = path_mtu.min(cx.host.mtu());
         let plan = fragments::plan(message_len, self.link_len, mtu, false, cx)?;
@@ -126,11 +126,11 @@ impl EchoRoute {
     }
 
     /// Posts a frame, or lets it wait for its neighbor.
-    fn leave(&self, frame: Mbuf, cx: &mut Cx<'_>) -> Result<UdpSent, SendError> {
+    fn leave(&self, frame: Mbuf, cx: &mut Cx<'_>) -> Result<UdpSent, UdpSendError> {
         let (left, error) = match self.is_known {
-            true => (cx.tx.post(frame, Offload::NONE).map(|()| UdpSent::Posted), SendError::RingFull),
+            true => (cx.tx.post(frame, Offload::NONE).map(|()| UdpSent::Posted), UdpSendError::RingFull),
             false => {
-                let error = SendError::NeighborMissing(self.request.next_hop);
+                let error = UdpSendError::NeighborMissing(self.request.next_hop);
                 (cx.egress().queue(frame, self.request).map(|()| UdpSent::Waiting), error)
             }
         };

@@ -73,11 +73,11 @@ mod next_hop;
 mod node;
 mod output;
 mod prefetch;
+mod prepared_order;
 mod prepost;
 pub mod roster;
 mod sockets;
 mod tally;
-mod template;
 mod train;
 
 pub use crate::proto::tcp::{
@@ -89,5 +89,5 @@ pub use caller::{Caller, CallerEvent};
 pub use delegation::Delegation;
 pub use next_hop::NextHopError;
 pub use node::{Tcp, TcpData, TcpNodeConfig};
+pub use prepared_order::{PreparedOrder, PreparedOrderError, TcpSent};
 pub use sockets::{TcpCalls, TcpSockets, TcpSocketsConfig};
-pub use template::{TcpSent, Template, TemplateError};

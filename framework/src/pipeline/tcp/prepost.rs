@@ -11,7 +11,7 @@
 //!    order of the calls.
 //! 3. Any posted frame overwrites it. The device sees by its producer index that it is gone, at no
 //!    cost.
-//! 4. [`fire`](TcpCalls::fire) then uses the [template](super::template), as on devices without
+//! 4. [`fire`](TcpCalls::fire) then uses the [order](super::prepared_order), as on devices without
 //!    `prepost`. The same bytes leave.
 //! 5. `fire` writes SEQ, ACK, window, timestamps and checksum, so events since the prepost cannot
 //!    make the frame wrong.
@@ -27,8 +27,8 @@
 use super::SendError;
 use super::fast::{PendingSend, SendRecords};
 use super::headers::HEADERS_LEN_MAX;
+use super::prepared_order::PreparedOrder;
 use super::sockets::{Inner, TcpCalls, TcpSockets};
-use super::template::Template;
 use crate::mem::copy_frame;
 use crate::pipeline::node::Cx;
 use crate::proto::tcp::Numbers;
@@ -50,47 +50,47 @@ impl TcpCalls<'_, '_> {
     ///
     /// # Errors
     /// The connection is gone, or cannot send.
-    pub fn prepost(&mut self, template: &mut Template) -> Result<bool, SendError> {
-        self.header_template(template.connection)?;
-        if !self.is_current(template) {
+    pub fn prepost(&mut self, order: &mut PreparedOrder) -> Result<bool, SendError> {
+        self.header_template(order.connection)?;
+        if !self.is_current(order) {
             return Ok(false);
         }
         let tx = &mut *self.0.tx;
-        if template.preposted.is_some_and(|which| tx.preposted(which).is_some()) {
+        if order.preposted.is_some_and(|which| tx.preposted(which).is_some()) {
             return Ok(true);
         }
-        template.preposted = tx.prepost(template.frame());
-        Ok(template.preposted.is_some())
+        order.preposted = tx.prepost(order.frame());
+        Ok(order.preposted.is_some())
     }
 
     /// Fires the preposted frame. Returns false and changes nothing where there is none, or it may
     /// not leave at once.
     #[inline(never)]
-    pub(super) fn launch_preposted(&mut self, template: &mut Template) -> bool {
-        if !self.is_current(template) {
+    pub(super) fn launch_preposted(&mut self, order: &mut PreparedOrder) -> bool {
+        if !self.is_current(order) {
             return false;
         }
-        let Some(which) = template.preposted else { return false };
+        let Some(which) = order.preposted else { return false };
         let Cx { tcp: TcpSockets(Some(inner)), pool, tx, now, .. } = &mut *self.0 else { return false };
         let Inner { machine, counters, roster, .. } = &mut **inner;
-        let Some(permit) = machine.send_permit(template.connection, template.payload_len(), *now) else { return false };
-        if !pool.has_buffer_of(template.bytes.len()) {
+        let Some(permit) = machine.send_permit(order.connection, order.payload_len(), *now) else { return false };
+        if !pool.has_buffer_of(order.bytes.len()) {
             return false;
         }
-        template.preposted = None;
-        let is_standing = tx.preposted(which).is_some_and(|frame| template.complete(frame, &permit.numbers()));
+        order.preposted = None;
+        let is_standing = tx.preposted(which).is_some_and(|frame| order.complete(frame, &permit.numbers()));
         if !is_standing || !tx.fire_preposted(which) {
             return false;
         }
         // The frame has left. The rest prepares its retransmission.
-        let copy = pool.alloc_fresh_copy(&template.bytes).expect("a free buffer was seen before");
+        let copy = pool.alloc_fresh_copy(&order.bytes).expect("a free buffer was seen before");
         let (frame, payload) = copy.keep(HEADERS_LEN_MAX);
         PendingSend { frame, payload, permit }.has_left(&SendRecords { counters, roster });
         true
     }
 }
 
-impl Template {
+impl PreparedOrder {
     /// Writes the fields that may have changed since the prepost: the payload and the current
     /// numbers. False where the length differs.
     #[inline(always)]

@@ -248,7 +248,7 @@ fn arp_rig() -> Rig<Arp> {
 }
 
 impl Rig<Arp> {
-    fn send(&mut self, payload: &[u8]) -> Result<UdpSent, SendToError> {
+    fn send(&mut self, payload: &[u8]) -> Result<UdpSent, UdpSendToError> {
         let (local, remote) = (SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 5_000), SocketAddrV4::new(PEER, 7));
         self.cx(|_, _, cx| send_to(local, remote, &UdpOptions::default(), payload, cx))
     }
@@ -321,7 +321,7 @@ fn datagram_to_a_silent_neighbor_is_a_named_drop() {
 fn datagrams_beyond_the_bound_and_at_a_full_ring_are_named_drops() {
     let mut rig = arp_rig();
     let too_many = vec![0; 1_472 * 9];
-    assert_eq!(rig.send(&too_many), Err(SendToError::Send(SendError::NeighborMissing(PEER))));
+    assert_eq!(rig.send(&too_many), Err(UdpSendToError::Send(UdpSendError::NeighborMissing(PEER))));
     (0..10).for_each(|_| assert_eq!(rig.send(b"tick"), Ok(UdpSent::Waiting)));
     assert_eq!(rig.count("egress/neighbors/drop/superseded"), 2);
     rig.outbox.room = rig.outbox.frames.len() + 3;
@@ -364,7 +364,7 @@ fn flow_follows_its_neighbor_address_and_link() {
     assert_eq!(opened(&rig.sent()).2.header.source(), second.address());
 
     rig.host.apply(HostEvent::Link { is_up: false }).unwrap();
-    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Err(SendError::LinkDown));
+    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Err(UdpSendError::LinkDown));
     rig.host.apply(HostEvent::Link { is_up: true }).unwrap();
     assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(UdpSent::Posted));
     assert_eq!(rig.count("egress/drop/link_down"), 1);
@@ -376,7 +376,7 @@ fn flow_that_is_made_while_the_link_is_down_says_so_until_it_is_up() {
     rig.host.apply(HostEvent::NeighborSet { address: PEER, mac: PEER_STATION }).unwrap();
     rig.host.apply(HostEvent::Link { is_up: false }).unwrap();
     let mut flow = flow(&mut rig, &UdpOptions::default());
-    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Err(SendError::LinkDown));
+    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Err(UdpSendError::LinkDown));
     rig.host.apply(HostEvent::Link { is_up: true }).unwrap();
     assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(UdpSent::Posted));
 }
@@ -388,7 +388,7 @@ fn flow_without_a_route_says_so_until_there_is_one() {
     let mut flow = flow(&mut rig, &UdpOptions::default());
     let address = Ipv4Prefix::new(OURS, 24).unwrap();
     rig.host.apply(HostEvent::AddressRemoved(address)).unwrap();
-    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Err(SendError::NoRoute(PEER)));
+    assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Err(UdpSendError::NoRoute(PEER)));
     rig.host.apply(HostEvent::AddressAdded(address)).unwrap();
     assert_eq!(rig.cx(|_, _, cx| flow.send(b"tick", cx)), Ok(UdpSent::Posted));
 }
@@ -402,7 +402,7 @@ fn flow_fragments_to_the_mtu_of_its_path_until_that_is_forgotten() {
     rig.cx(|_, _, cx| rigid.send(&[0; 1_472], cx)).unwrap();
     let quoted = rig.sent()[14..].to_vec();
     rig.push(&too_large(1_400, &quoted));
-    assert_eq!(rig.cx(|_, _, cx| rigid.send(&[0; 1_400], cx)), Err(SendError::DontFragment { mtu: 1_400 }));
+    assert_eq!(rig.cx(|_, _, cx| rigid.send(&[0; 1_400], cx)), Err(UdpSendError::DontFragment { mtu: 1_400 }));
     let mut soft = flow(&mut rig, &UdpOptions::default());
     rig.cx(|_, _, cx| soft.send(&[0; 1_400], cx)).unwrap();
     assert_eq!(rig.take_frames().len(), 2);
@@ -587,7 +587,7 @@ fn answer_to_a_ping_of_the_app_reaches_it() {
 
 const ASKED: Echo<'_> = Echo { identifier: 7, sequence: 1, data: b"when" };
 
-fn ask(rig: &mut Rig<Stack>, echo: &Echo<'_>) -> Result<UdpSent, SendToError> {
+fn ask(rig: &mut Rig<Stack>, echo: &Echo<'_>) -> Result<UdpSent, UdpSendToError> {
     rig.cx(|_, _, cx| send_echo(PEER, echo, cx))
 }
 
@@ -595,22 +595,22 @@ fn ask(rig: &mut Rig<Stack>, echo: &Echo<'_>) -> Result<UdpSent, SendToError> {
 fn echo_that_cannot_be_asked_for_says_why() {
     let mut rig = stack();
     let refused = |rig: &mut Rig<Stack>, to: Ipv4Addr| rig.cx(|_, _, cx| send_echo(to, &ASKED, cx));
-    assert_eq!(refused(&mut rig, OURS), Err(SendToError::Connect(ConnectError::LocalAddress(OURS))));
+    assert_eq!(refused(&mut rig, OURS), Err(UdpSendToError::Connect(UdpConnectError::LocalAddress(OURS))));
     let far = Ipv4Addr::new(172, 16, 0, 1);
-    assert_eq!(refused(&mut rig, far), Err(SendToError::Connect(ConnectError::NoRoute(far))));
+    assert_eq!(refused(&mut rig, far), Err(UdpSendToError::Connect(UdpConnectError::NoRoute(far))));
     let too_long = vec![0; 65_508];
     let echo = Echo { data: &too_long, ..ASKED };
-    assert_eq!(ask(&mut rig, &echo), Err(SendToError::Send(SendError::TooLong)));
+    assert_eq!(ask(&mut rig, &echo), Err(UdpSendToError::Send(UdpSendError::TooLong)));
     rig.host.apply(HostEvent::NeighborSet { address: PEER, mac: PEER_STATION }).unwrap();
     rig.take_frames();
     rig.outbox.room = 2;
     let three = Echo { data: &too_long[..4_000], ..ASKED };
-    assert_eq!(ask(&mut rig, &three), Err(SendToError::Send(SendError::RingFull)));
+    assert_eq!(ask(&mut rig, &three), Err(UdpSendToError::Send(UdpSendError::RingFull)));
     let hoard: Vec<_> = core::iter::from_fn(|| rig.pool.alloc()).collect();
-    assert_eq!(ask(&mut rig, &ASKED), Err(SendToError::Send(SendError::PoolEmpty)));
+    assert_eq!(ask(&mut rig, &ASKED), Err(UdpSendToError::Send(UdpSendError::PoolEmpty)));
     hoard.into_iter().for_each(Mbuf::free);
     rig.host.apply(HostEvent::Link { is_up: false }).unwrap();
-    assert_eq!(ask(&mut rig, &ASKED), Err(SendToError::Send(SendError::LinkDown)));
+    assert_eq!(ask(&mut rig, &ASKED), Err(UdpSendToError::Send(UdpSendError::LinkDown)));
     assert_eq!(rig.count("egress/drop/ring_full") + rig.count("egress/drop/link_down"), 2);
     rig.assert_conserved();
 }
@@ -637,7 +637,7 @@ fn echo_request_to_a_silent_neighbor_is_a_named_drop() {
     let mut rig = stack();
     let nine = vec![0; 1_472 * 9];
     let too_many = Echo { data: &nine, ..ASKED };
-    assert_eq!(ask(&mut rig, &too_many), Err(SendToError::Send(SendError::NeighborMissing(PEER))));
+    assert_eq!(ask(&mut rig, &too_many), Err(UdpSendToError::Send(UdpSendError::NeighborMissing(PEER))));
     assert_eq!(ask(&mut rig, &ASKED), Ok(UdpSent::Waiting));
     rig.run(10);
     assert_eq!(rig.count("egress/neighbors/drop/unreachable"), 1);
@@ -724,7 +724,7 @@ fn flow_that_ignores_the_path_mtu_sends_packets_of_the_interfaces() {
             UdpFlow::connect(local, remote, &options, cx).unwrap().send(&[0; 1_472], cx)
         })
     };
-    assert_eq!(posted_by(false), Err(SendError::DontFragment { mtu: 1_400 }));
+    assert_eq!(posted_by(false), Err(UdpSendError::DontFragment { mtu: 1_400 }));
     assert_eq!(posted_by(true), Ok(UdpSent::Posted));
 }
 

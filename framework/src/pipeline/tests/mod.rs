@@ -426,15 +426,15 @@ fn datagram_is_sent_whole_or_not_at_all() {
     let mut flow = bench.flow(group(9_000), &UdpOptions::default());
     bench.outbox.room = 2;
     let sent = bench.cx(|_, _, cx| flow.send(&[0; 4_000], cx));
-    assert_eq!((sent, bench.outbox.frames.len()), (Err(SendError::RingFull), 0));
+    assert_eq!((sent, bench.outbox.frames.len()), (Err(UdpSendError::RingFull), 0));
     bench.outbox.room = 64;
     let hoard: Vec<_> = core::iter::from_fn(|| bench.pool.alloc()).skip(2).collect();
     let sent = bench.cx(|_, _, cx| flow.send(&[0; 4_000], cx));
-    assert_eq!((sent, bench.outbox.frames.len()), (Err(SendError::PoolEmpty), 0));
+    assert_eq!((sent, bench.outbox.frames.len()), (Err(UdpSendError::PoolEmpty), 0));
     hoard.into_iter().for_each(Mbuf::free);
-    assert_eq!(bench.cx(|_, _, cx| flow.send(&[0; 65_508], cx)), Err(SendError::TooLong));
+    assert_eq!(bench.cx(|_, _, cx| flow.send(&[0; 65_508], cx)), Err(UdpSendError::TooLong));
     let mut rigid = bench.flow(group(9_000), &UdpOptions { dont_fragment: true, ..Default::default() });
-    assert_eq!(bench.cx(|_, _, cx| rigid.send(&[0; 1_473], cx)), Err(SendError::DontFragment { mtu: 1_500 }));
+    assert_eq!(bench.cx(|_, _, cx| rigid.send(&[0; 1_473], cx)), Err(UdpSendError::DontFragment { mtu: 1_500 }));
     for reason in ["ring_full", "pool_empty", "too_long", "dont_fragment"] {
         assert_eq!(bench.count(&format!("egress/drop/{reason}")), 1, "{reason}");
     }
@@ -449,7 +449,7 @@ fn mbuf_that_cannot_be_sent_comes_back_as_it_was() {
         let mbuf = bench.pool.alloc_copy(b"order").unwrap();
         let held = hold.then(|| mbuf.hold());
         let (error, mbuf) = bench.cx(|_, _, cx| flow.send_mbuf(mbuf, cx)).unwrap_err();
-        assert_eq!((error, mbuf.bytes()), (SendError::RingFull, &b"order"[..]));
+        assert_eq!((error, mbuf.bytes()), (UdpSendError::RingFull, &b"order"[..]));
         mbuf.free();
         drop(held);
         assert_eq!((bench.pool.in_use(), bench.pool.drops_without_reason()), (0, 0));
@@ -506,9 +506,9 @@ fn destinations_without_a_way_are_refused_with_what_is_missing() {
         let remote = SocketAddrV4::new(remote.into(), 7);
         bench.cx(|_, _, cx| UdpFlow::connect(local, remote, &UdpOptions::default(), cx)).unwrap_err()
     };
-    assert_eq!(refused([10, 0, 0, 1]), ConnectError::LocalAddress(OURS));
-    assert_eq!(refused([10, 0, 0, 9]), ConnectError::NeighborMissing([10, 0, 0, 9].into()));
-    assert_eq!(refused([192, 0, 2, 1]), ConnectError::NoRoute([192, 0, 2, 1].into()));
+    assert_eq!(refused([10, 0, 0, 1]), UdpConnectError::LocalAddress(OURS));
+    assert_eq!(refused([10, 0, 0, 9]), UdpConnectError::NeighborMissing([10, 0, 0, 9].into()));
+    assert_eq!(refused([192, 0, 2, 1]), UdpConnectError::NoRoute([192, 0, 2, 1].into()));
 }
 
 #[test]

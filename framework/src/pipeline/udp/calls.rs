@@ -2,7 +2,7 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use super::flow::{ConnectError, SendToError, UdpFlow, UdpOptions, UdpSent, send_to};
+use super::flow::{UdpConnectError, UdpFlow, UdpOptions, UdpSendToError, UdpSent, send_to};
 use crate::pipeline::node::Cx;
 use crate::proto::{ConsumerId, Group, Sharing, SocketError};
 
@@ -30,7 +30,7 @@ impl UdpCalls<'_, '_> {
         local: SocketAddrV4,
         remote: SocketAddrV4,
         options: &UdpOptions,
-    ) -> Result<UdpFlow, ConnectError> {
+    ) -> Result<UdpFlow, UdpConnectError> {
         UdpFlow::connect(local, remote, options, self.0)
     }
 
@@ -45,7 +45,7 @@ impl UdpCalls<'_, '_> {
         remote: SocketAddrV4,
         options: &UdpOptions,
         payload: &[u8],
-    ) -> Result<UdpSent, SendToError> {
+    ) -> Result<UdpSent, UdpSendToError> {
         send_to(local, remote, options, payload, self.0)
     }
 

@@ -2,9 +2,9 @@
 //! patches two lengths and two checksums. It tracks its host: when a route, a neighbor, an address
 //! or a path's MTU changes, the next send prepares the headers again.
 //!
-//! A send takes everything or nothing; a failure is a [`SendError`] that is also counted.
+//! A send takes everything or nothing; a failure is a [`UdpSendError`] that is also counted.
 
-use super::send_error::SendError;
+use super::send_error::UdpSendError;
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
@@ -124,7 +124,7 @@ enum NextHop {
     /// A next hop that is being resolved.
     Resolving(NeighborRequest),
     /// No path.
-    Lost(SendError),
+    Lost(UdpSendError),
 }
 
 /// The outcome of a datagram that was accepted.
@@ -142,13 +142,13 @@ impl UdpFlow {
     /// Prepares the headers from `local` (an unspecified address becomes that of the route, and
     /// follows it) to `remote`. An unknown next hop is requested at once, where the host resolves
     /// neighbors at all. While the link is down the flow is created, and each send returns
-    /// [`SendError::LinkDown`].
+    /// [`UdpSendError::LinkDown`].
     pub fn connect(
         local: SocketAddrV4,
         remote: SocketAddrV4,
         options: &UdpOptions,
         cx: &mut Cx<'_>,
-    ) -> Result<Self, ConnectError> {
+    ) -> Result<Self, UdpConnectError> {
         Self::connect_for(ResolutionCause::App, local, remote, options, cx)
     }
 
@@ -158,7 +158,7 @@ impl UdpFlow {
         remote: SocketAddrV4,
         options: &UdpOptions,
         cx: &mut Cx<'_>,
-    ) -> Result<Self, ConnectError> {
+    ) -> Result<Self, UdpConnectError> {
         let ports = UdpFields { source_port: local.port(), destination_port: remote.port(), payload_len: 0 };
         let mut flow = Self {
             local,
@@ -200,12 +200,12 @@ impl UdpFlow {
     /// costs an allocation from the pool, the copy, the headers and the post: about 20 ns for 64
     /// bytes.
     #[inline]
-    pub fn send(&mut self, payload: &[u8], cx: &mut Cx<'_>) -> Result<UdpSent, SendError> {
+    pub fn send(&mut self, payload: &[u8], cx: &mut Cx<'_>) -> Result<UdpSent, UdpSendError> {
         self.refresh(cx);
         if payload.len() > self.payload_len_max() {
             return self.send_fragments(payload, cx);
         }
-        let Some(mut mbuf) = cx.pool.alloc() else { return Err(cx.egress.refuse(SendError::PoolEmpty)) };
+        let Some(mut mbuf) = cx.pool.alloc() else { return Err(cx.egress.refuse(UdpSendError::PoolEmpty)) };
         match mbuf.append(payload.len()) {
             Some(room) => room.copy_from_slice(payload),
             None => {
@@ -223,10 +223,10 @@ impl UdpFlow {
     /// buffer of their own where another handle holds the bytes. Returns the mbuf where it cannot
     /// be sent.
     #[inline]
-    pub fn send_mbuf(&mut self, payload: Mbuf, cx: &mut Cx<'_>) -> Result<UdpSent, (SendError, Mbuf)> {
+    pub fn send_mbuf(&mut self, payload: Mbuf, cx: &mut Cx<'_>) -> Result<UdpSent, (UdpSendError, Mbuf)> {
         self.refresh(cx);
         if payload.len() > self.payload_len_max() {
-            return Err((cx.egress.refuse(SendError::DontFragment { mtu: self.mtu }), payload));
+            return Err((cx.egress.refuse(UdpSendError::DontFragment { mtu: self.mtu }), payload));
         }
         self.send_current(payload, cx)
     }
@@ -249,9 +249,11 @@ impl UdpFlow {
         if let Err(error) = self.prepare(cx) {
             self.next_hop = NextHop::Lost(match error {
                 // A link that goes down removes its routes.
-                _ if !cx.host.is_up() => SendError::LinkDown,
-                ConnectError::LocalAddress(address) | ConnectError::NoRoute(address) => SendError::NoRoute(address),
-                ConnectError::NeighborMissing(next_hop) => SendError::NeighborMissing(next_hop),
+                _ if !cx.host.is_up() => UdpSendError::LinkDown,
+                UdpConnectError::LocalAddress(address) | UdpConnectError::NoRoute(address) => {
+                    UdpSendError::NoRoute(address)
+                }
+                UdpConnectError::NeighborMissing(next_hop) => UdpSendError::NeighborMissing(next_hop),
             });
             // Room for a request may appear later, without a notification.
             self.until = cx.now + RETRY;
@@ -260,7 +262,7 @@ impl UdpFlow {
     }
 
     /// Writes the headers for the host's current path to the remote end.
-    fn prepare(&mut self, cx: &mut Cx<'_>) -> Result<(), ConnectError> {
+    fn prepare(&mut self, cx: &mut Cx<'_>) -> Result<(), UdpConnectError> {
         let destination = *self.remote.ip();
         let reported = if self.options.ignore_path_mtu { None } else { cx.egress.path_mtu(destination, cx.now) };
         let (mtu, until) = reported.unwrap_or((usize::MAX, Instant::MAX));
@@ -274,12 +276,12 @@ impl UdpFlow {
             Resolution::NeighborMissing { next_hop, source } => {
                 let request = NeighborRequest { next_hop, source, cause: self.cause };
                 if !cx.egress().keep_neighbor(request) {
-                    return Err(ConnectError::NeighborMissing(next_hop));
+                    return Err(UdpConnectError::NeighborMissing(next_hop));
                 }
                 (MacAddr::ZERO, source, NextHop::Resolving(request))
             }
-            Resolution::Local => return Err(ConnectError::LocalAddress(destination)),
-            Resolution::NoRoute => return Err(ConnectError::NoRoute(destination)),
+            Resolution::Local => return Err(UdpConnectError::LocalAddress(destination)),
+            Resolution::NoRoute => return Err(UdpConnectError::NoRoute(destination)),
         };
         if self.takes_source && source != *self.local.ip() {
             self.local.set_ip(source);
@@ -293,7 +295,7 @@ impl UdpFlow {
         let fields = EthernetFields { dst: mac, src: cx.host.mac(), ethertype: EtherType::IPV4 };
         let emitted = EthernetHeader::new(fields).emit_tagged(&tags.unwrap_or(cx.host.vlan()), &mut self.link);
         self.link_len = emitted.expect("the array holds two tags");
-        self.next_hop = if cx.host.is_up() { next_hop } else { NextHop::Lost(SendError::LinkDown) };
+        self.next_hop = if cx.host.is_up() { next_hop } else { NextHop::Lost(UdpSendError::LinkDown) };
         self.seen = changes(cx);
         Ok(())
     }
@@ -310,7 +312,7 @@ impl UdpFlow {
 
     /// Sends a payload that fits one frame.
     #[inline]
-    fn send_current(&self, payload: Mbuf, cx: &mut Cx<'_>) -> Result<UdpSent, (SendError, Mbuf)> {
+    fn send_current(&self, payload: Mbuf, cx: &mut Cx<'_>) -> Result<UdpSent, (UdpSendError, Mbuf)> {
         if let NextHop::Lost(error) = self.next_hop {
             return Err((cx.egress.refuse(error), payload));
         }
@@ -325,7 +327,7 @@ impl UdpFlow {
                 }
                 frame
             }
-            Err(payload) => return Err((cx.egress.refuse(SendError::PoolEmpty), payload)),
+            Err(payload) => return Err((cx.egress.refuse(UdpSendError::PoolEmpty), payload)),
         };
         let frame_len = frame.len() as u64;
         match self.leave(frame, offload, cx) {
@@ -341,19 +343,19 @@ impl UdpFlow {
 
     /// Posts a frame, or lets it wait for its neighbor.
     #[inline]
-    fn leave(&self, frame: Mbuf, offload: Offload, cx: &mut Cx<'_>) -> Result<UdpSent, (SendError, Mbuf)> {
+    fn leave(&self, frame: Mbuf, offload: Offload, cx: &mut Cx<'_>) -> Result<UdpSent, (UdpSendError, Mbuf)> {
         match self.next_hop {
             NextHop::Known => match cx.tx.post(frame, offload) {
                 Ok(()) => Ok(UdpSent::Posted),
-                Err(frame) => Err((SendError::RingFull, frame)),
+                Err(frame) => Err((UdpSendError::RingFull, frame)),
             },
             // Another interface's resolver cannot resolve it.
             NextHop::Resolving(request) if cx.host.interface() != self.interface => {
-                Err((SendError::NeighborMissing(request.next_hop), frame))
+                Err((UdpSendError::NeighborMissing(request.next_hop), frame))
             }
             NextHop::Resolving(request) => match cx.egress().queue(frame, request) {
                 Ok(()) => Ok(UdpSent::Waiting),
-                Err(frame) => Err((SendError::NeighborMissing(request.next_hop), frame)),
+                Err(frame) => Err((UdpSendError::NeighborMissing(request.next_hop), frame)),
             },
             NextHop::Lost(error) => Err((error, frame)),
         }
@@ -407,7 +409,7 @@ impl UdpFlow {
 
     /// Sends a datagram that is longer than one frame: all of its fragments or none.
     #[cold]
-    fn send_fragments(&self, payload: &[u8], cx: &mut Cx<'_>) -> Result<UdpSent, SendError> {
+    fn send_fragments(&self, payload: &[u8], cx: &mut Cx<'_>) -> Result<UdpSent, UdpSendError> {
         let plan = self.plan(payload, cx).map_err(|error| cx.egress.refuse(error))?;
         let mut udp = self.udp;
         udp.set_length((udp::HEADER_LEN + payload.len()) as u16);
@@ -419,7 +421,7 @@ impl UdpFlow {
         let mut sent = UdpSent::Posted;
         for piece in plan {
             let frame = self.fragment(piece, ipv4, &udp, payload, cx);
-            let frame = frame.ok_or_else(|| cx.egress.refuse(SendError::PoolEmpty))?;
+            let frame = frame.ok_or_else(|| cx.egress.refuse(UdpSendError::PoolEmpty))?;
             let frame_len = frame.len() as u64;
             // The last one rings the doorbell for all.
             let offload = Offload::URGENT.when(self.options.urgent && !piece.more);
@@ -436,7 +438,7 @@ impl UdpFlow {
     }
 
     /// The fragments; an error where there is no room for all of them.
-    fn plan(&self, payload: &[u8], cx: &mut Cx<'_>) -> Result<FragmentPlan, SendError> {
+    fn plan(&self, payload: &[u8], cx: &mut Cx<'_>) -> Result<FragmentPlan, UdpSendError> {
         let payload_len = udp::HEADER_LEN + payload.len();
         let plan = fragments::plan(payload_len, self.link_len, self.mtu, self.options.dont_fragment, cx)?;
         match self.next_hop {
@@ -483,11 +485,11 @@ pub fn send_to(
     options: &UdpOptions,
     payload: &[u8],
     cx: &mut Cx<'_>,
-) -> Result<UdpSent, SendToError> {
+) -> Result<UdpSent, UdpSendToError> {
     // An app that answers every sender this way causes as many requests as there are peers.
     let flow = UdpFlow::connect_for(ResolutionCause::Datagram, local, remote, options, cx);
-    let mut flow = flow.map_err(SendToError::Connect)?;
-    flow.send(payload, cx).map_err(SendToError::Send)
+    let mut flow = flow.map_err(UdpSendToError::Connect)?;
+    flow.send(payload, cx).map_err(UdpSendToError::Send)
 }
 
 /// The header of an empty datagram.
@@ -545,7 +547,7 @@ fn without_headers(mut frame: Mbuf, headers_len: usize) -> Mbuf {
 /// Why there is no flow to a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ConnectError {
+pub enum UdpConnectError {
     /// The destination is this host: packets to itself do not belong on the wire.
     LocalAddress(Ipv4Addr),
     /// The MAC address of the next hop is not known.
@@ -557,14 +559,14 @@ pub enum ConnectError {
 /// Why a datagram without a prepared flow was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum SendToError {
+pub enum UdpSendToError {
     /// There is no path to the destination.
-    Connect(ConnectError),
+    Connect(UdpConnectError),
     /// There is a path, and the datagram was not sent.
-    Send(SendError),
+    Send(UdpSendError),
 }
 
-impl fmt::Display for ConnectError {
+impl fmt::Display for UdpConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LocalAddress(own) => {
@@ -578,7 +580,7 @@ impl fmt::Display for ConnectError {
     }
 }
 
-impl fmt::Display for SendToError {
+impl fmt::Display for UdpSendToError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connect(error) => error.fmt(f),
@@ -587,5 +589,5 @@ impl fmt::Display for SendToError {
     }
 }
 
-impl core::error::Error for ConnectError {}
-impl core::error::Error for SendToError {}
+impl core::error::Error for UdpConnectError {}
+impl core::error::Error for UdpSendToError {}

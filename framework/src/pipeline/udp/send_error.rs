@@ -8,7 +8,7 @@ use crate::proto::FragmentationError;
 /// Why a datagram was not sent. No part of it has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum SendError {
+pub enum UdpSendError {
     /// No buffer is free: the pool is too small, or the app holds too many.
     PoolEmpty,
     /// The device's ring is full: poll, then try again.
@@ -29,7 +29,7 @@ pub enum SendError {
     NeighborMissing(Ipv4Addr),
 }
 
-impl fmt::Display for SendError {
+impl fmt::Display for UdpSendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::PoolEmpty => write!(f, "no packet buffer is free: make the pool larger, or hold fewer packets"),
@@ -47,9 +47,9 @@ impl fmt::Display for SendError {
     }
 }
 
-impl core::error::Error for SendError {}
+impl core::error::Error for UdpSendError {}
 
-impl From<FragmentationError> for SendError {
+impl From<FragmentationError> for UdpSendError {
     fn from(error: FragmentationError) -> Self {
         match error {
             FragmentationError::DontFragment { mtu } | FragmentationError::MtuTooSmall { mtu } => {

@@ -14,7 +14,6 @@ use crate::pipeline::{
 use crate::proto::{HashSeed, Host, HostConfig, HostError, HostEvent, InterfaceId, Ipv4Prefix, NeighborConfig, Route};
 use crate::wire::{MacAddr, VlanTags, ethernet, vlan};
 use crate::worker::kernel::Follower;
-use crate::worker::live::LiveHost;
 use crate::worker::random_seed;
 
 /// Bytes of an Ethernet header with two tags.
@@ -22,7 +21,7 @@ const LINK_HEADER_LEN: usize = ethernet::HEADER_LEN + 2 * vlan::TAG_LEN;
 /// The MTU assumed at most, even if the device's frames may be longer.
 const MTU_MAX: usize = 9_000;
 
-/// The source of a worker's host: a [`HostDescription`], the [`LiveHost`] of a port, or either. A
+/// The source of a worker's host: a [`HostDescription`], the [`LiveHost`](crate::worker::live::LiveHost) of a port, or either. A
 /// bound for functions that take a [`WorkerBuilder`] of any; other types cannot implement it.
 pub trait HostProvider {
     /// The layout of the pool.
@@ -40,15 +39,15 @@ pub trait HostProvider {
 
 /// A host ready to be moved into a worker.
 pub struct Prepared {
-    pub(super) host: Host,
+    pub(crate) host: Host,
     /// Applies the kernel's changes to the host.
-    pub(super) follower: Option<Follower>,
-    pub(super) egress: EgressConfig,
-    pub(super) stack: HostStackConfig,
-    pub(super) tcp: Option<TcpConfig>,
+    pub(crate) follower: Option<Follower>,
+    pub(crate) egress: EgressConfig,
+    pub(crate) stack: HostStackConfig,
+    pub(crate) tcp: Option<TcpConfig>,
     /// The application name of the roster of open connections.
-    pub(super) roster: Option<String>,
-    pub(super) seed: HashSeed,
+    pub(crate) roster: Option<String>,
+    pub(crate) seed: HashSeed,
 }
 
 /// A host as described to a [`WorkerBuilder`].
@@ -228,21 +227,6 @@ impl HostProvider for HostDescription {
             roster: None,
             seed: self.seed,
         })
-    }
-}
-
-impl HostProvider for LiveHost {
-    fn layout(&self, _: &impl Queue, _: &Capabilities) -> Layout {
-        self.layout
-    }
-
-    fn buffers(&self, _: &impl Queue) -> Sizing {
-        self.buffers.clone()
-    }
-
-    fn prepare(self) -> Result<Prepared, WorkerBuilderError> {
-        let Self { app, host, follower, egress, stack, tcp, .. } = self;
-        Ok(Prepared { host, follower: Some(follower), egress, stack, tcp, roster: Some(app), seed: random_seed() })
     }
 }
 

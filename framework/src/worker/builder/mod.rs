@@ -21,7 +21,7 @@ use super::poll::{Parts, Worker};
 use super::topology::{CpuList, Machine};
 
 pub use error::WorkerBuilderError;
-use hosting::Prepared;
+pub(super) use hosting::Prepared;
 pub use hosting::{HostDescription, HostProvider};
 
 /// Frames per turn.

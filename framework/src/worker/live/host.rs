@@ -4,7 +4,7 @@
 
 use super::config::{DedicatedHost, IgmpMode, LiveConfig, Owner};
 use super::error::LiveError;
-use crate::device::rings;
+use crate::device::{Capabilities, Queue, rings};
 use crate::mem::{BURST_MAX, Layout, Sizing};
 use crate::pipeline::tcp::{TcpConfig, TcpNodeConfig};
 use crate::pipeline::{ArpConfig, EgressConfig, HostStackConfig, IgmpConfig, Ipv4Config, UdpConfig, Vlans};
@@ -13,6 +13,7 @@ use crate::proto::{
     ReporterConfig, Route,
 };
 use crate::wire::{IgmpVersion, MacAddr, VlanTags};
+use crate::worker::builder::{HostProvider, Prepared, WorkerBuilderError};
 use crate::worker::kernel::{Follower, KernelLink, Mirror};
 use crate::worker::random_seed;
 
@@ -98,6 +99,21 @@ impl LiveHost {
             layout: config.port.layout(link.mtu),
             tcp: config.tcp,
         })
+    }
+}
+
+impl HostProvider for LiveHost {
+    fn layout(&self, _: &impl Queue, _: &Capabilities) -> Layout {
+        self.layout
+    }
+
+    fn buffers(&self, _: &impl Queue) -> Sizing {
+        self.buffers.clone()
+    }
+
+    fn prepare(self) -> Result<Prepared, WorkerBuilderError> {
+        let Self { app, host, follower, egress, stack, tcp, .. } = self;
+        Ok(Prepared { host, follower: Some(follower), egress, stack, tcp, roster: Some(app), seed: random_seed() })
     }
 }
 

@@ -84,7 +84,7 @@ impl Lender {
         // out.
         let config = Mlx5Config {
             queues: 1,
-            spread: RxDistribution::Rules,
+            rx_distribution: RxDistribution::Rules,
             timestamps: Feature::IfSupported,
             raw_timestamps: false,
             compression: Feature::Off,

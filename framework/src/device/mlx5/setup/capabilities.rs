@@ -551,7 +551,7 @@ pub(crate) mod tests {
         refused(&bare, &Mlx5Config { multi_packet_send: on, ..config() }, "no multi-packet sends");
         refused(
             &bare,
-            &Mlx5Config { spread: RxDistribution::Rss(RssConfig::default()), ..config() },
+            &Mlx5Config { rx_distribution: RxDistribution::Rss(RssConfig::default()), ..config() },
             "no spreading by a hash",
         );
         let pace = |kbps| Mlx5Config { pace: Some(Pace { kbps, ..Pace::default() }), ..config() };

@@ -301,7 +301,7 @@ fn send_after_close_gives_the_buffer_back_and_sends_nothing() {
         assert_eq!((error, mbuf.bytes()), (SendError::Closed, &b"late"[..]));
         assert!(error.to_string().contains("connect again to send more"), "{error}");
         mbuf.free();
-        let error = cx.tcp().template(id, b"late").unwrap_err();
+        let error = cx.tcp().prepare(id, b"late").unwrap_err();
         assert!(error.to_string().contains("connect again to send more"), "{error}");
     });
     assert_eq!(line.client.pool().in_use(), 0);
@@ -314,7 +314,7 @@ fn send_after_close_gives_the_buffer_back_and_sends_nothing() {
 fn every_call_on_a_dead_connection_is_refused_and_its_place_serves_the_next() {
     let mut line = Line::connected(Wanted::default());
     let id = line.id();
-    let mut order = line.ask(|_, cx| cx.tcp().template(id, b"for the first").unwrap());
+    let mut order = line.ask(|_, cx| cx.tcp().prepare(id, b"for the first").unwrap());
     line.ask(|_, cx| cx.tcp().abort(id).unwrap());
     line.turns(5);
     let local = ANY;

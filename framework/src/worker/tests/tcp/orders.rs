@@ -14,19 +14,19 @@ fn numbered(number: u32) -> Vec<u8> {
     order
 }
 
-pub(super) fn template(line: &mut Line, payload: &[u8]) -> Template {
+pub(super) fn prepare(line: &mut Line, payload: &[u8]) -> PreparedOrder {
     let id = line.id();
-    line.ask(|_, cx| cx.tcp().template(id, payload).unwrap())
+    line.ask(|_, cx| cx.tcp().prepare(id, payload).unwrap())
 }
 
-pub(super) fn fire(line: &mut Line, template: &mut Template) -> Result<TcpSent, SendError> {
-    line.ask(|_, cx| cx.tcp().fire(template))
+pub(super) fn fire(line: &mut Line, order: &mut PreparedOrder) -> Result<TcpSent, SendError> {
+    line.ask(|_, cx| cx.tcp().fire(order))
 }
 
 /// Fires a thousand orders of `len` bytes, each with its number, over a wire with `faults`.
 fn fire_a_thousand(wanted: Wanted) -> Line {
     let mut line = Line::connected(wanted);
-    let mut order = template(&mut line, ORDER);
+    let mut order = prepare(&mut line, ORDER);
     let mut expected = Vec::new();
     for number in 0..1_000 {
         order.patch(NUMBER_AT, format!("{number:08}").as_bytes()).unwrap();
@@ -44,19 +44,19 @@ fn fire_a_thousand(wanted: Wanted) -> Line {
 }
 
 #[test]
-fn template_is_patched_and_fired_a_thousand_times() {
+fn order_is_patched_and_fired_a_thousand_times() {
     let line = fire_a_thousand(Wanted::default());
     assert_eq!(line.client.tcp().tally().segments_resent, 0);
     line.close();
 }
 
 #[test]
-fn template_without_timestamps_is_fired_a_thousand_times() {
+fn order_without_timestamps_is_fired_a_thousand_times() {
     let options = ConnectionOptions { timestamps: false, ..ConnectionOptions::default() };
     fire_a_thousand(Wanted { options, ..Wanted::default() }).close();
 }
 
-/// A fired order is retransmitted unchanged, though the template was patched since.
+/// A fired order is retransmitted unchanged, though the order was patched since.
 #[test]
 fn fired_orders_that_are_lost_are_sent_again() {
     for seed in 0..8 {
@@ -74,11 +74,11 @@ fn payloads_of_any_length_have_right_checksums() {
     let mut expected = Vec::new();
     for len in (1..70).chain([100, 127, 999, 1448]) {
         let bytes = pattern(len);
-        let mut template = template(&mut line, &bytes);
-        template.patch(len / 2, &[0xff]).unwrap();
-        template.patch(len - 1, &[0]).unwrap();
-        expected.extend_from_slice(template.payload());
-        assert_eq!(fire(&mut line, &mut template), Ok(TcpSent::Posted), "{len}");
+        let mut order = prepare(&mut line, &bytes);
+        order.patch(len / 2, &[0xff]).unwrap();
+        order.patch(len - 1, &[0]).unwrap();
+        expected.extend_from_slice(order.payload());
+        assert_eq!(fire(&mut line, &mut order), Ok(TcpSent::Posted), "{len}");
         line.turns(20);
         assert_eq!(line.server.app().received.len(), expected.len(), "{len}");
     }
@@ -89,7 +89,7 @@ fn payloads_of_any_length_have_right_checksums() {
 #[test]
 fn fired_between_sends_stays_in_order() {
     let mut line = Line::connected(Wanted::default());
-    let (id, mut order) = (line.id(), template(&mut line, b"fired "));
+    let (id, mut order) = (line.id(), prepare(&mut line, b"fired "));
     let sent = line.ask(|_, cx| {
         let sent = [cx.tcp().send(id, b"sent "), cx.tcp().send(id, b"sent ")];
         assert_eq!(cx.tcp().fire(&mut order), Ok(TcpSent::Posted));
@@ -119,7 +119,7 @@ fn leaves_before_the_turn_ends(line: &mut Line, act: impl FnOnce(&mut Cx<'_>) ->
 #[test]
 fn fired_order_does_not_wait_for_the_end_of_the_turn() {
     let mut line = Line::connected(Wanted::default());
-    let (mut order, id) = (template(&mut line, b"fired "), line.id());
+    let (mut order, id) = (prepare(&mut line, b"fired "), line.id());
     assert!(leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().fire(&mut order)));
     assert!(leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().try_fire(&mut order).map(|_| TcpSent::Posted)));
     assert!(!leaves_before_the_turn_ends(&mut line, |cx| cx.tcp().post(&mut order)));
@@ -137,7 +137,7 @@ fn fired_order_does_not_wait_for_the_end_of_the_turn() {
 #[test]
 fn fired_order_takes_those_along_that_were_posted_before_it() {
     let mut line = Line::connected(Wanted::default());
-    let mut orders: Vec<_> = [b"one ", b"two ", b"six "].map(|text| template(&mut line, text)).into();
+    let mut orders: Vec<_> = [b"one ", b"two ", b"six "].map(|text| prepare(&mut line, text)).into();
     let Line { client, server, now, .. } = &mut line;
     client.with_app(*now, |_, cx| {
         let (last, first) = orders.split_last_mut().unwrap();
@@ -158,7 +158,7 @@ fn fired_order_takes_those_along_that_were_posted_before_it() {
 #[test]
 fn fired_order_that_goes_the_long_way_does_not_wait_either() {
     let mut line = Line::connected(Wanted::default());
-    let (mut order, id) = (template(&mut line, ORDER), line.id());
+    let (mut order, id) = (prepare(&mut line, ORDER), line.id());
     // The server's first segment is lost, and the next one leaves a hole, which the order's segment
     // reports by SACK.
     let now = line.now;
@@ -167,7 +167,7 @@ fn fired_order_that_goes_the_long_way_does_not_wait_either() {
     line.server.with_app(now, |app, cx| cx.tcp().send(app.id.unwrap(), b"kept").unwrap());
     line.client.poll_once(now);
     let fast = line.ask(|_, cx| {
-        let mut probe = cx.tcp().template(id, b"x").unwrap();
+        let mut probe = cx.tcp().prepare(id, b"x").unwrap();
         cx.tcp().try_fire(&mut probe)
     });
     assert_eq!(fast, Ok(false), "the fast way is not open");
@@ -189,7 +189,7 @@ fn order_waits_where_the_window_is_closed() {
     let mut line = Line::connected(Wanted { options, ..Wanted::default() });
     let now = line.now;
     line.server.with_app(now, |app, cx| cx.tcp().pause(app.id.unwrap()).unwrap());
-    let mut order = template(&mut line, &pattern(1_000));
+    let mut order = prepare(&mut line, &pattern(1_000));
     let mut fired = Vec::new();
     for _ in 0..6 {
         fired.push(fire(&mut line, &mut order).unwrap());
@@ -208,7 +208,7 @@ fn order_waits_where_the_window_is_closed() {
 fn full_send_buffer_refuses_an_order_whole() {
     let options = ConnectionOptions { send_buffer: 2_500, ..ConnectionOptions::default() };
     let mut line = Line::connected(Wanted { options, ..Wanted::default() });
-    let mut order = template(&mut line, &pattern(1_000));
+    let mut order = prepare(&mut line, &pattern(1_000));
     let fired: Vec<_> = (0..3).map(|_| fire(&mut line, &mut order)).collect();
     assert_eq!(fired, [Ok(TcpSent::Posted), Ok(TcpSent::Posted), Err(SendError::Full)]);
     line.turns(5);
@@ -221,7 +221,7 @@ fn full_send_buffer_refuses_an_order_whole() {
 #[test]
 fn empty_pool_fires_nothing() {
     let mut line = Line::connected(Wanted::default());
-    let mut order = template(&mut line, ORDER);
+    let mut order = prepare(&mut line, ORDER);
     let fired = line.ask(|_, cx| {
         let hoard: Vec<_> = core::iter::from_fn(|| cx.pool.alloc()).collect();
         let fired = cx.tcp().fire(&mut order);
@@ -238,7 +238,7 @@ fn empty_pool_fires_nothing() {
 #[test]
 fn writable_tells_when_the_pool_has_a_buffer_again() {
     let mut line = Line::connected(Wanted::default());
-    let (mut order, id) = (template(&mut line, ORDER), line.id());
+    let (mut order, id) = (prepare(&mut line, ORDER), line.id());
     line.ask(|app, _| app.events.clear());
     for orders in [false, true] {
         let hoard: Vec<_> = line.ask(|_, cx| core::iter::from_fn(|| cx.pool.alloc()).collect());
@@ -259,7 +259,7 @@ fn writable_tells_when_the_pool_has_a_buffer_again() {
 #[test]
 fn order_follows_a_neighbor_that_moves() {
     let mut line = Line::connected(Wanted::default());
-    let mut order = template(&mut line, ORDER);
+    let mut order = prepare(&mut line, ORDER);
     let moved = HostEvent::NeighborSet { address: address(2), mac: MacAddr([2, 0, 0, 0, 0, 9]) };
     line.ask(|_, cx| cx.host.apply(moved).unwrap());
     assert_eq!(fire(&mut line, &mut order), Ok(TcpSent::Posted));
@@ -285,7 +285,7 @@ fn bytes_sent(line: &mut Line) -> u64 {
 #[test]
 fn order_without_a_link_is_told_and_leaves_once_when_the_link_is_up() {
     let mut line = Line::connected(Wanted::default());
-    let mut order = template(&mut line, ORDER);
+    let mut order = prepare(&mut line, ORDER);
     hear(&mut line, HostEvent::Link { is_up: false });
     assert_eq!(fire(&mut line, &mut order), Ok(TcpSent::Unreachable(NextHopError::LinkDown)));
     assert_eq!(
@@ -307,7 +307,7 @@ fn order_without_a_link_is_told_and_leaves_once_when_the_link_is_up() {
 #[test]
 fn order_behind_one_that_got_lost_with_the_link_leaves_when_the_link_is_up() {
     let mut line = Line::connected(Wanted::default());
-    let mut order = template(&mut line, ORDER);
+    let mut order = prepare(&mut line, ORDER);
     hear(&mut line, HostEvent::Link { is_up: false });
     let id = line.id();
     assert_eq!(line.ask(|_, cx| cx.tcp().send(id, b"first ")), Ok(6), "a copy waits as well");
@@ -335,7 +335,7 @@ fn order_behind_one_that_got_lost_with_the_link_leaves_when_the_link_is_up() {
 fn order_to_a_neighbor_that_is_not_known_leaves_when_it_is() {
     for asks in [false, true] {
         let mut line = Line::connected(Wanted { asks, ..Wanted::default() });
-        let mut order = template(&mut line, ORDER);
+        let mut order = prepare(&mut line, ORDER);
         hear(&mut line, HostEvent::NeighborRemoved(address(2)));
         let missing = NextHopError::NeighborMissing(address(2));
         assert_eq!(fire(&mut line, &mut order), Ok(TcpSent::Unreachable(missing)));
@@ -352,8 +352,8 @@ fn order_to_a_neighbor_that_is_not_known_leaves_when_it_is() {
 #[test]
 fn order_that_is_to_leave_at_once_or_never_is_not_kept() {
     let mut line = Line::connected(Wanted::default());
-    let mut order = template(&mut line, ORDER);
-    let at_once = |line: &mut Line, order: &mut Template| line.ask(|_, cx| cx.tcp().try_fire(order));
+    let mut order = prepare(&mut line, ORDER);
+    let at_once = |line: &mut Line, order: &mut PreparedOrder| line.ask(|_, cx| cx.tcp().try_fire(order));
     hear(&mut line, HostEvent::Link { is_up: false });
     assert_eq!(at_once(&mut line, &mut order), Ok(false));
     hear(&mut line, HostEvent::Link { is_up: true });
@@ -371,7 +371,7 @@ fn order_that_is_to_leave_at_once_or_never_is_not_kept() {
 #[test]
 fn warm_send_posts_nothing() {
     let mut line = Line::connected(Wanted::default());
-    let mut order = template(&mut line, ORDER);
+    let mut order = prepare(&mut line, ORDER);
     line.turns(20);
     let (frames, in_use) = (line.count("1/tx/frames"), line.client.pool().in_use());
     for _ in 0..100 {
@@ -387,19 +387,19 @@ fn warm_send_posts_nothing() {
 }
 
 #[test]
-fn template_that_cannot_be_is_refused_with_the_limit() {
+fn order_that_cannot_be_is_refused_with_the_limit() {
     let options = ConnectionOptions { send_buffer: 600, ..ConnectionOptions::default() };
     let mut line = Line::connected(Wanted { options, ..Wanted::default() });
     let id = line.id();
-    let mut refusal = |payload: &[u8]| line.ask(|_, cx| cx.tcp().template(id, payload).unwrap_err());
-    assert_eq!(refusal(b""), TemplateError::Empty);
-    assert_eq!(refusal(&[0; 1449]), TemplateError::OverSegment { len: 1449, limit: 1448 });
+    let mut refusal = |payload: &[u8]| line.ask(|_, cx| cx.tcp().prepare(id, payload).unwrap_err());
+    assert_eq!(refusal(b""), PreparedOrderError::Empty);
+    assert_eq!(refusal(&[0; 1449]), PreparedOrderError::OverSegment { len: 1449, limit: 1448 });
     let error = refusal(&[0; 601]);
-    assert_eq!(error, TemplateError::OverWindow { len: 601, limit: 600 });
+    assert_eq!(error, PreparedOrderError::OverWindow { len: 601, limit: 600 });
     assert!(error.to_string().contains("make the payload shorter"), "{error}");
-    let mut order = template(&mut line, b"12345");
+    let mut order = prepare(&mut line, b"12345");
     let error = order.patch(3, b"678").unwrap_err();
-    assert_eq!(error, TemplateError::OutOfRange { offset: 3, len: 3, payload_len: 5 });
+    assert_eq!(error, PreparedOrderError::OutOfRange { offset: 3, len: 3, payload_len: 5 });
     assert!(order.patch(usize::MAX, b"6").is_err());
     assert_eq!((order.patch(5, b""), order.payload()), (Ok(()), &b"12345"[..]));
     line.close();
@@ -408,14 +408,14 @@ fn template_that_cannot_be_is_refused_with_the_limit() {
 #[test]
 fn name_of_a_dead_connection_is_refused() {
     let mut line = Line::connected(Wanted::default());
-    let (id, mut order) = (line.id(), template(&mut line, ORDER));
+    let (id, mut order) = (line.id(), prepare(&mut line, ORDER));
     line.ask(|_, cx| cx.tcp().abort(id).unwrap());
     line.turns(5);
     assert!(line.client.app().events.contains(&TcpEvent::Closed(CloseReason::Aborted)));
     assert_eq!(fire(&mut line, &mut order), Err(SendError::NotFound));
     line.ask(|_, cx| {
         assert_eq!(cx.tcp().warm(&mut order), Err(SendError::NotFound));
-        assert_eq!(cx.tcp().template(id, ORDER).unwrap_err(), TemplateError::Send(SendError::NotFound));
+        assert_eq!(cx.tcp().prepare(id, ORDER).unwrap_err(), PreparedOrderError::Send(SendError::NotFound));
         assert_eq!(cx.tcp().delegate(id, 1).unwrap_err(), DelegateError::Send(SendError::NotFound));
         assert_eq!(cx.tcp().withdraw(id), Err(DelegateError::Send(SendError::NotFound)));
     });
@@ -425,7 +425,7 @@ fn name_of_a_dead_connection_is_refused() {
 #[test]
 fn order_after_shutdown_is_refused() {
     let mut line = Line::connected(Wanted::default());
-    let (id, mut order) = (line.id(), template(&mut line, ORDER));
+    let (id, mut order) = (line.id(), prepare(&mut line, ORDER));
     line.ask(|_, cx| cx.tcp().shutdown(id).unwrap());
     assert_eq!(fire(&mut line, &mut order), Err(SendError::Closed));
     line.close();
@@ -503,7 +503,7 @@ fn acknowledgment_before_the_report_is_remembered() {
     assert_eq!(line.ask(|_, cx| cx.tcp().delegated_len(id)), 40);
     assert_eq!(line.client.tcp().chunks(), 0, "the peer has them");
     line.ask(|_, cx| cx.tcp().withdraw(id)).unwrap();
-    let mut order = template(&mut line, ORDER);
+    let mut order = prepare(&mut line, ORDER);
     assert_eq!(fire(&mut line, &mut order), Ok(TcpSent::Posted));
     line.turns(50);
     assert_eq!(line.server.app().received, [&pattern(60)[..], ORDER].concat());
@@ -514,7 +514,7 @@ fn acknowledgment_before_the_report_is_remembered() {
 #[test]
 fn nothing_of_ours_leaves_while_numbers_are_delegated() {
     let mut line = Line::connected(Wanted::default());
-    let (id, mut order) = (line.id(), template(&mut line, ORDER));
+    let (id, mut order) = (line.id(), prepare(&mut line, ORDER));
     let delegation = delegate(&mut line, 10).unwrap();
     assert_eq!(fire(&mut line, &mut order), Ok(TcpSent::Queued));
     assert_eq!(line.ask(|_, cx| cx.tcp().send(id, b"last")), Ok(4));
@@ -574,7 +574,7 @@ fn headers_are_not_given_to_where_no_way_leads() {
     assert!(error.to_string().contains("link is down"), "{error}");
     assert_eq!(line.ask(|app, cx| cx.tcp().delegated_len(app.id.unwrap())), 0, "the numbers are ours");
     hear(&mut line, HostEvent::Link { is_up: true });
-    let mut order = template(&mut line, ORDER);
+    let mut order = prepare(&mut line, ORDER);
     assert_eq!(fire(&mut line, &mut order), Ok(TcpSent::Posted));
     line.turns(5);
     line.close();

@@ -1,6 +1,6 @@
 //! Transmit timestamps of orders, segments and datagrams, reported by the token of the request.
 
-use super::orders::{fire, template};
+use super::orders::{fire, prepare};
 use super::*;
 use crate::pipeline::tcp::TcpSent;
 use crate::pipeline::{TxTime, UdpFlow, UdpOptions};
@@ -22,7 +22,7 @@ fn stamping(wanted: Wanted) -> Line {
 #[test]
 fn order_that_asks_is_told_when_it_left() {
     let mut line = stamping(Wanted::default());
-    let mut order = template(&mut line, b"an order");
+    let mut order = prepare(&mut line, b"an order");
     let (fired, frames) = line.ask(|_, cx| cx.timestamped(7, |cx| cx.tcp().fire(&mut order)));
     assert_eq!((fired, frames), (Ok(TcpSent::Posted), 1));
     let left = line.now.as_nanos();

@@ -1,5 +1,6 @@
-//! Large pages for tables that are read at random: with 4 KiB pages a lookup among a million
-//! connections waits for four page walks in addition to its loads. The kernel maps large pages at
+//! Large pages for tables that are read at random, which are too small or too many for hugepages of
+//! their own: with 4 KiB pages a lookup among a million connections waits for four page walks in
+//! addition to its loads. The kernel maps large pages at
 //! the first touch if transparent hugepages are set to `madvise` (its default) or `always`;
 //! otherwise the table works as before.
 //!
@@ -12,8 +13,9 @@
 /// advice.
 const LARGE: usize = 2 << 20;
 
-/// Advises large pages for `len` bytes from `start` on. A system call, at start.
-pub(crate) fn advise_large_pages(start: *const u8, len: usize) {
+/// Advises large pages for `len` bytes from `start` on: the room of a table, best before anything is
+/// in it. A system call, at start.
+pub fn advise_large_pages(start: *const u8, len: usize) {
     let skipped = start.align_offset(LARGE);
     let len = len.saturating_sub(skipped) / LARGE * LARGE;
     if len == 0 || cfg!(miri) {

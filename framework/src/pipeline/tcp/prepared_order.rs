@@ -7,9 +7,9 @@
 //!                                                                           ▲ changed by `patch`
 //! ```
 //!
-//! The template belongs to the app. `patch` overwrites bytes of the payload and brings the checksum
+//! The order belongs to the app. `patch` overwrites bytes of the payload and brings the checksum
 //! up to date by their difference. `fire` copies the frame into a buffer, puts the numbers in and
-//! posts it; a retransmission sends the copy, so that the template may be patched and fired again
+//! posts it; a retransmission sends the copy, so that the order may be patched and fired again
 //! at once.
 
 use core::fmt;
@@ -35,7 +35,7 @@ use crate::wire::{ipv4, tcp};
 /// A segment of a connection, ready to be sent. Where the path to the peer has changed, the next
 /// `fire` prepares the headers again.
 #[derive(Debug)]
-pub struct Template {
+pub struct PreparedOrder {
     pub(super) connection: ConnectionId,
     /// Headers, which end at `HEADERS_LEN_MAX`, and the payload from there.
     pub(super) bytes: Box<[u8]>,
@@ -68,10 +68,10 @@ pub enum TcpSent {
     Unreachable(NextHopError),
 }
 
-/// Why there is no template, or why a patch is out of range.
+/// Why there is no order, or why a patch is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum TemplateError {
+pub enum PreparedOrderError {
     /// The connection cannot send.
     Send(SendError),
     /// An empty payload.
@@ -101,11 +101,11 @@ pub enum TemplateError {
     },
 }
 
-impl fmt::Display for TemplateError {
+impl fmt::Display for PreparedOrderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Send(error) => error.fmt(f),
-            Self::Empty => f.write_str("a template without a byte of payload: give it as many as the order has"),
+            Self::Empty => f.write_str("a order without a byte of payload: give it as many as the order has"),
             Self::OverSegment { len, limit } => {
                 write!(f, "{len} bytes do not fit a segment of {limit}: make the payload shorter, or use send")
             }
@@ -115,16 +115,16 @@ impl fmt::Display for TemplateError {
                  make the payload shorter, or use send"
             ),
             Self::OutOfRange { offset, len, payload_len } => {
-                write!(f, "{len} bytes from {offset} are not inside the template's {payload_len}")
+                write!(f, "{len} bytes from {offset} are not inside the order's {payload_len}")
             }
         }
     }
 }
 
-impl std::error::Error for TemplateError {}
+impl std::error::Error for PreparedOrderError {}
 
-impl Template {
-    /// The template's connection.
+impl PreparedOrder {
+    /// The order's connection.
     pub fn connection(&self) -> ConnectionId {
         self.connection
     }
@@ -138,12 +138,12 @@ impl Template {
     /// Overwrites bytes of the payload from `offset` on. Costs by the number of those bytes, not by
     /// the payload's length.
     #[inline]
-    pub fn patch(&mut self, offset: usize, bytes: &[u8]) -> Result<(), TemplateError> {
+    pub fn patch(&mut self, offset: usize, bytes: &[u8]) -> Result<(), PreparedOrderError> {
         let len = bytes.len();
         let begin = offset.checked_add(HEADERS_LEN_MAX);
         let range = begin.and_then(|begin| Some(begin..begin.checked_add(len)?));
         let Some(place) = range.and_then(|range| self.bytes.get_mut(range)) else {
-            return Err(TemplateError::OutOfRange { offset, len, payload_len: self.payload_len() });
+            return Err(PreparedOrderError::OutOfRange { offset, len, payload_len: self.payload_len() });
         };
         // Headers are whole 16-bit words, so a payload offset has the parity of its offset in the
         // segment.
@@ -219,33 +219,33 @@ const NEVER: u64 = u64::MAX;
 
 /// Prepared orders.
 impl TcpCalls<'_, '_> {
-    /// Prepares a segment of a connection whose handshake is done. Allocates, so make templates
+    /// Prepares a segment of a connection whose handshake is done. Allocates, so make orders
     /// before they are needed.
-    pub fn template(&mut self, id: ConnectionId, payload: &[u8]) -> Result<Template, TemplateError> {
-        let header_template = self.header_template(id).map_err(TemplateError::Send)?;
+    pub fn prepare(&mut self, id: ConnectionId, payload: &[u8]) -> Result<PreparedOrder, PreparedOrderError> {
+        let header_template = self.header_template(id).map_err(PreparedOrderError::Send)?;
         let len = payload.len();
         if len == 0 {
-            return Err(TemplateError::Empty);
+            return Err(PreparedOrderError::Empty);
         }
         let buffer = self.0.pool.layout().data_room().saturating_sub(HEADERS_LEN_MAX);
         let limit = header_template.mss.min(buffer);
         if len > limit {
-            return Err(TemplateError::OverSegment { len, limit });
+            return Err(PreparedOrderError::OverSegment { len, limit });
         }
         let limit = header_template.window_max.min(header_template.send_buffer);
         if len > limit {
-            return Err(TemplateError::OverWindow { len, limit });
+            return Err(PreparedOrderError::OverWindow { len, limit });
         }
         let mut bytes = vec![0; HEADERS_LEN_MAX + len].into_boxed_slice();
         bytes[HEADERS_LEN_MAX..].copy_from_slice(payload);
-        let mut template =
-            Template { connection: id, bytes, headers_len: 0, sum: Sum::EMPTY, seen: NEVER, preposted: None };
+        let mut order =
+            PreparedOrder { connection: id, bytes, headers_len: 0, sum: Sum::EMPTY, seen: NEVER, preposted: None };
         // Where no path is known yet, the first `fire` looks it up again.
-        self.refresh(&mut template);
-        Ok(template)
+        self.refresh(&mut order);
+        Ok(order)
     }
 
-    /// Sends the template's payload with the connection's current numbers. Where the payload may
+    /// Sends the order's payload with the connection's current numbers. Where the payload may
     /// leave at once, this call rings the doorbell before it returns, for all frames posted earlier
     /// too, and does not wait for the end of the burst. Otherwise the payload is sent as by
     /// [`send`](TcpCalls::send), whole or not at all.
@@ -254,16 +254,16 @@ impl TcpCalls<'_, '_> {
     /// device). Several orders share one doorbell where all but the last go by
     /// [`post`](Self::post).
     #[inline]
-    pub fn fire(&mut self, template: &mut Template) -> Result<TcpSent, SendError> {
-        if self.launch_urgent(template) { Ok(TcpSent::Posted) } else { self.send_and_ring(template) }
+    pub fn fire(&mut self, order: &mut PreparedOrder) -> Result<TcpSent, SendError> {
+        if self.launch_urgent(order) { Ok(TcpSent::Posted) } else { self.send_and_ring(order) }
     }
 
     /// [`fire`](Self::fire) without the doorbell: the order leaves with the next one, that of
     /// another `fire`, of [`Cx::ring_doorbell`], or of the turn's end. Makes no system call.
     #[inline]
-    pub fn post(&mut self, template: &mut Template) -> Result<TcpSent, SendError> {
-        let is_posted = self.launch(template, |tx, frame| tx.post(frame, Offload::NONE));
-        if is_posted { Ok(TcpSent::Posted) } else { self.send_template(template) }
+    pub fn post(&mut self, order: &mut PreparedOrder) -> Result<TcpSent, SendError> {
+        let is_posted = self.launch(order, |tx, frame| tx.post(frame, Offload::NONE));
+        if is_posted { Ok(TcpSent::Posted) } else { self.send_prepared(order) }
     }
 
     /// Sends the order as [`fire`](Self::fire) does if it can leave in this call, and otherwise not
@@ -272,8 +272,8 @@ impl TcpCalls<'_, '_> {
     /// ring is, the next hop is not known, or the segment must carry SACK blocks or congestion
     /// flags, which the prepared headers have no room for.
     #[inline]
-    pub fn try_fire(&mut self, template: &mut Template) -> Result<bool, SendError> {
-        if self.launch_urgent(template) { Ok(true) } else { self.cannot(template) }
+    pub fn try_fire(&mut self, order: &mut PreparedOrder) -> Result<bool, SendError> {
+        if self.launch_urgent(order) { Ok(true) } else { self.cannot(order) }
     }
 
     /// Runs the code of [`fire`](Self::fire) up to the device, with the same instructions through
@@ -281,15 +281,15 @@ impl TcpCalls<'_, '_> {
     /// caches warm. Call it when the app has nothing else to do. Returns whether `fire` would send
     /// at once.
     #[inline]
-    pub fn warm(&mut self, template: &mut Template) -> Result<bool, SendError> {
-        if !self.is_current(template) {
-            return self.cannot(template);
+    pub fn warm(&mut self, order: &mut PreparedOrder) -> Result<bool, SendError> {
+        if !self.is_current(order) {
+            return self.cannot(order);
         }
-        let Cx { tcp: TcpSockets(Some(inner)), pool, tx, now, .. } = &mut *self.0 else { return self.cannot(template) };
-        let Some(pending) = template.load(&mut inner.machine, pool, *now) else { return self.cannot(template) };
-        match template.preposted.and_then(|which| tx.preposted(which)) {
+        let Cx { tcp: TcpSockets(Some(inner)), pool, tx, now, .. } = &mut *self.0 else { return self.cannot(order) };
+        let Some(pending) = order.load(&mut inner.machine, pool, *now) else { return self.cannot(order) };
+        match order.preposted.and_then(|which| tx.preposted(which)) {
             Some(frame) => {
-                template.complete(frame, &pending.permit.numbers());
+                order.complete(frame, &pending.permit.numbers());
                 pending.frame.free();
             }
             None => tx.dry_run(pending.frame, OFFLOAD),
@@ -300,9 +300,9 @@ impl TcpCalls<'_, '_> {
 
     /// Fires by the preposted frame, or by a copy that is posted.
     #[inline(always)]
-    fn launch_urgent(&mut self, template: &mut Template) -> bool {
-        let is_fired = template.preposted.is_some() && self.launch_preposted(template);
-        is_fired || self.launch(template, |tx, frame| tx.post_urgent(frame))
+    fn launch_urgent(&mut self, order: &mut PreparedOrder) -> bool {
+        let is_fired = order.preposted.is_some() && self.launch_preposted(order);
+        is_fired || self.launch(order, |tx, frame| tx.post_urgent(frame))
     }
 
     /// Posts a copy of the frame by `post` where it may leave at once. Otherwise returns false and
@@ -310,36 +310,36 @@ impl TcpCalls<'_, '_> {
     #[inline(always)]
     fn launch(
         &mut self,
-        template: &mut Template,
+        order: &mut PreparedOrder,
         post: impl FnOnce(&mut dyn TxQueue, Mbuf) -> Result<(), Mbuf>,
     ) -> bool {
-        if !self.is_current(template) {
+        if !self.is_current(order) {
             return false;
         }
         let Cx { tcp: TcpSockets(Some(inner)), pool, tx, now, .. } = &mut *self.0 else { return false };
         let Inner { machine, counters, roster, .. } = &mut **inner;
-        let Some(pending) = template.load(machine, pool, *now) else { return false };
+        let Some(pending) = order.load(machine, pool, *now) else { return false };
         pending.leave(|frame| post(&mut **tx, frame), &SendRecords { counters, roster })
     }
 
     /// Whether the headers are current: prepares them again where possible.
     #[inline(always)]
-    pub(super) fn is_current(&mut self, template: &mut Template) -> bool {
+    pub(super) fn is_current(&mut self, order: &mut PreparedOrder) -> bool {
         let Some(inner) = &self.0.tcp.0 else { return false };
-        template.seen == changes(self.0, inner) || self.refresh(template)
+        order.seen == changes(self.0, inner) || self.refresh(order)
     }
 
     /// The order does not leave now. Returns an error where it can never leave.
     #[cold]
-    fn cannot(&mut self, template: &Template) -> Result<bool, SendError> {
-        self.header_template(template.connection).map(|_| false)
+    fn cannot(&mut self, order: &PreparedOrder) -> Result<bool, SendError> {
+        self.header_template(order.connection).map(|_| false)
     }
 
     /// Prepares the headers again, where the path is known and the connection may send.
     #[cold]
     #[inline(never)]
-    fn refresh(&mut self, template: &mut Template) -> bool {
-        let id = template.connection;
+    fn refresh(&mut self, order: &mut PreparedOrder) -> bool {
+        let id = order.connection;
         let Ok(header_template) = self.header_template(id) else { return false };
         let Some(inner) = &self.0.tcp.0 else { return false };
         let seen = changes(self.0, inner);
@@ -354,11 +354,11 @@ impl TcpCalls<'_, '_> {
             let NextHop::Known(link) = link_headers[id.slot()].resolve_next_hop(request, cx, news) else {
                 return false;
             };
-            template.prepare(&outgoing, link);
+            order.prepare(&outgoing, link);
             true
         });
         if known == Some(true) {
-            template.seen = seen;
+            order.seen = seen;
         }
         known == Some(true)
     }
@@ -367,11 +367,11 @@ impl TcpCalls<'_, '_> {
         self.machine().ok_or(SendError::NotFound)?.header_template(id)
     }
 
-    /// As [`send_template`](Self::send_template), and rings the doorbell where it has left.
+    /// As [`send_prepared`](Self::send_prepared), and rings the doorbell where it has left.
     #[cold]
     #[inline(never)]
-    fn send_and_ring(&mut self, template: &mut Template) -> Result<TcpSent, SendError> {
-        let sent = self.send_template(template)?;
+    fn send_and_ring(&mut self, order: &mut PreparedOrder) -> Result<TcpSent, SendError> {
+        let sent = self.send_prepared(order)?;
         if sent == TcpSent::Posted {
             self.0.ring_doorbell();
         }
@@ -381,10 +381,10 @@ impl TcpCalls<'_, '_> {
     /// The slow path of an order that cannot leave at once, or not in the prepared form.
     #[cold]
     #[inline(never)]
-    fn send_template(&mut self, template: &Template) -> Result<TcpSent, SendError> {
-        let id = template.connection;
+    fn send_prepared(&mut self, order: &PreparedOrder) -> Result<TcpSent, SendError> {
+        let id = order.connection;
         self.header_template(id)?;
-        let Some(payload) = self.0.pool.alloc_copy(template.payload()) else {
+        let Some(payload) = self.0.pool.alloc_copy(order.payload()) else {
             let now = self.0.now;
             if let Some(machine) = self.machine() {
                 machine.await_room(id, now);
