@@ -51,7 +51,7 @@ fn lookup_paths(criterion: &mut Criterion) {
     for (name, local) in [
         ("one consumer", at(any_group, 5_001)),
         ("connected flow", at(OURS, 5_000)),
-        ("fan of four", at(any_group, 5_000)),
+        ("list of four", at(any_group, 5_000)),
         ("wildcard", at(OURS, 6_000)),
         ("group that nobody joined", at(any_group, 5_002)),
         ("port that nobody bound", at(OURS, 5_002)),

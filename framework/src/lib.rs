@@ -48,12 +48,10 @@
 //! tests of devices and apps need: the suite that each device passes, NICs of plain memory, and
 //! `fault`.
 #![deny(unsafe_code)]
-// Without a device, code of lower floors that only it uses is unused; without `testing`, code that
-// only tests use is unreachable. Lints run with all features.
-#![cfg_attr(not(feature = "testing"), allow(dead_code, unused_imports, unreachable_pub))]
+// Without a device, code of lower floors that only it uses is unused. Lints run with all features.
 #![cfg_attr(
     not(all(feature = "mlx5", feature = "af-xdp", feature = "pcap")),
-    allow(unused_mut, unused_variables, unreachable_code)
+    allow(dead_code, unused_imports, unused_mut, unused_variables, unreachable_code)
 )]
 
 pub mod counters;
@@ -62,6 +60,8 @@ pub mod mem;
 pub mod pipeline;
 pub mod port;
 pub mod prelude;
+// Machines have calls that only tests and fuzzers make, which reach them with `testing`.
+#[cfg_attr(not(feature = "testing"), allow(dead_code, unused_imports, unreachable_pub))]
 pub mod proto;
 mod sys;
 #[cfg(feature = "testing")]

@@ -73,7 +73,7 @@ fn full_tables_refuse_and_change_nothing() {
 }
 
 #[test]
-fn same_subscriber_twice_is_refused_alone_and_in_a_fan() {
+fn same_subscriber_twice_is_refused_alone_and_in_a_list() {
     let mut demux = demux(4, 4, 4);
     let local = end(GROUP, 5000);
     demux.bind(local, plain(1)).unwrap();
@@ -194,7 +194,7 @@ fn a_hundred_thousand_flows_are_all_found() {
 #[test]
 fn capacity_states_the_bytes() {
     let capacity = DemuxCapacity { locals: 1000, connections: 0, shared_subscribers: 0 };
-    // 1024 buckets for 1000 groups, the smallest table of flows, 1000 fans.
+    // 1024 buckets for 1000 groups, the smallest table of flows, 1000 lists.
     assert_eq!(capacity.bytes(), 1024 * 64 + 2 * 64 + 1000 * 16);
 }
 
@@ -247,6 +247,6 @@ proptest! {
             prop_assert!(demux.unbind(local, plain(consumer)));
         }}
         for flow in model.connected.into_keys() { prop_assert!(demux.disconnect(flow).is_some()); }
-        prop_assert_eq!((demux.locals(), demux.nodes.len(), demux.fans.len()), (0, 0, 0));
+        prop_assert_eq!((demux.locals(), demux.nodes.len(), demux.lists.len()), (0, 0, 0));
     }
 }

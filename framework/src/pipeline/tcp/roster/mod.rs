@@ -11,7 +11,10 @@
 //! is read only when the lock is free. So no one reads while the worker writes, and plain stores in
 //! order are enough. An entry that a killed writer left half written is not open.
 
+// Public for fuzzers, which reach the reader with `testing`.
+#[cfg_attr(not(feature = "testing"), allow(unreachable_pub))]
 pub(crate) mod layout;
+#[cfg_attr(not(feature = "testing"), allow(dead_code, unreachable_pub))]
 pub(crate) mod reader;
 mod writer;
 
