@@ -24,7 +24,7 @@ pub(crate) struct Trader {
     feed: AbChannel<MoldUdp64>,
     books: BookBuilder<Itch50, OrderBooks>,
     pub(crate) ouch: OuchOrders<Vec<u8>>,
-    pub(crate) order: Option<Template>, // on this connection
+    pub(crate) order: Option<PreparedOrder>, // on this connection
 }
 
 impl Trader {
@@ -82,7 +82,7 @@ impl App for Trader {
             CallerEvent::Up => {
                 let packet = OrderTemplate::limit(OuchSide::BUY, WIRE.0, QTY, TimeInForce::IMMEDIATE_OR_CANCEL)
                     .in_capacity(ouch::Capacity::PRINCIPAL);
-                self.order = cx.tcp().template(connection, packet.bytes()).ok();
+                self.order = cx.tcp().prepare(connection, packet.bytes()).ok();
                 let said = self.ouch.connected(cx.now.as_nanos());
                 self.send(said, cx);
             }

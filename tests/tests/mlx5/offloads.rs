@@ -80,11 +80,11 @@ fn tag_that_is_inserted_is_stripped_at_the_other_end() {
     is_clean(near, far);
 
     let hash = RxDistribution::Rss(RssConfig::default());
-    for (spread, striding) in
+    for (rx_distribution, striding) in
         [(RxDistribution::Rules, Feature::Off), (hash, Feature::Off), (RxDistribution::Rules, Feature::Required)]
     {
         let (mut near, mut far) =
-            pair(|config| Mlx5Config { vlan_stripping: Feature::Required, spread, striding, ..config });
+            pair(|config| Mlx5Config { vlan_stripping: Feature::Required, rx_distribution, striding, ..config });
         for (sent, offload) in [(&frame, offload), (&tagged, Offload::NONE)] {
             let count = send(&mut near, &mut far, sent, offload, |mbuf| {
                 assert_eq!((mbuf.vlan(), mbuf.bytes()), (Some(0x123), &frame[..]));

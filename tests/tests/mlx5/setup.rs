@@ -239,8 +239,8 @@ fn queues_that_share_are_ready_with_the_last_of_them() {
         return;
     }
     for queues in [2, 3, 8] {
-        let spread = RxDistribution::Rss(RssConfig::default());
-        let mut device = open(&Mlx5Config { queues, spread, ..config("mlx5_0") });
+        let rx_distribution = RxDistribution::Rss(RssConfig::default());
+        let mut device = open(&Mlx5Config { queues, rx_distribution, ..config("mlx5_0") });
         device.steer(&rule(1).tagged(3), 0).unwrap();
         device.steer(&Rule::ALL.tagged(3), 0).unwrap();
         let opened: Vec<_> = (0..queues).map(|idx| End::open(&mut device, idx)).collect();

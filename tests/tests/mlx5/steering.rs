@@ -228,8 +228,8 @@ fn queues(device: &mut Mlx5Device, count: u16) -> Vec<End> {
 /// Sends 256 flows, each of 4 frames, to queues that share; how many flows each got. A flow stays
 /// on its queue and in order.
 fn spread(count: u16, by: RssFields) -> Vec<usize> {
-    let spread = RxDistribution::Rss(RssConfig { by, ..RssConfig::default() });
-    let mut device = open(&Mlx5Config { queues: count, spread, rx_ring_len: 1024, ..config("mlx5_1") });
+    let rx_distribution = RxDistribution::Rss(RssConfig { by, ..RssConfig::default() });
+    let mut device = open(&Mlx5Config { queues: count, rx_distribution, rx_ring_len: 1024, ..config("mlx5_1") });
     let rule = Rule { ethertype: Some(EtherType::IPV4), ..Rule::ALL };
     device.steer(&rule, 0).unwrap();
     let mut queues: Vec<_> = (0..count)
@@ -289,8 +289,8 @@ fn queues_that_share_send_nothing_before_their_rules_stand() {
     if !inside("queues_that_share_send_nothing_before_their_rules_stand") {
         return;
     }
-    let spread = RxDistribution::Rss(RssConfig::default());
-    let mut device = open(&Mlx5Config { queues: 2, spread, ..config("mlx5_1") });
+    let rx_distribution = RxDistribution::Rss(RssConfig::default());
+    let mut device = open(&Mlx5Config { queues: 2, rx_distribution, ..config("mlx5_1") });
     device.steer(&Rule { ethertype: Some(EtherType::IPV4), ..Rule::ALL }, 0).unwrap();
     let (_peer_device, mut peer) = End::alone(&config("mlx5_0"), &[Rule::ALL]);
     let question = udp(from(OURS), SocketAddrV4::new(PEER, 9000), 1);
