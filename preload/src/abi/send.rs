@@ -104,8 +104,13 @@ symbols! {
                 Some(Ok(sent)) => entry.msg_len = sent as c_uint,
                 Some(Err(error)) if idx == 0 => return fail(error) as c_int,
                 Some(Err(_)) => return idx as c_int,
-                None if idx == 0 => return pass!(real::sendmmsg(fd, messages, count, flags)),
-                None => return idx as c_int,
+                // This one is the kernel's. The next one may go to a destination of ours, or to one
+                // that a rule refuses.
+                None => match pass!(real::sendmmsg(fd, core::ptr::from_mut(entry), 1, flags)) {
+                    1 => (),
+                    error if idx == 0 => return error,
+                    _ => return idx as c_int,
+                },
             }
         }
         if list.is_empty() && count > 0 {

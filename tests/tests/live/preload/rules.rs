@@ -246,3 +246,20 @@ fn sockets_of_a_forked_child_are_said_to_be_the_kernels() {
     let sentence = "was forked from one whose sockets are on wirepath; start it by exec, or fork before the first";
     assert!(text.contains("parent b'echo'\n") && text.matches(sentence).count() == 1, "{text}");
 }
+
+#[test]
+fn each_message_of_a_batch_has_the_rule_of_its_own_destination() {
+    let test = "each_message_of_a_batch_has_the_rule_of_its_own_destination";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(batches) = compile(test, "batches.c", folder.path()) else { return };
+    let Some(wire) = wire(test, &[]) else { return };
+    echo(&wire);
+    let refused = format!("[[rules]]\nuse = \"refuse\"\ntraffic = \"udp-sender\"\nremote = \"{THEIRS}:7002\"\n");
+    let rules = rules(folder.path(), &refused);
+    let before = counter_of(&wire.near, "Udp:", "OutDatagrams");
+    let words = [&*rules, "WIREPATH_POLICY=quiet", &batches, &THEIRS.to_string(), "1"];
+    let expected = "batch: 2, 4 4 99 99\nfrom the refused one: -1 EACCES, 99 99\nthe last: 1, 4\nanswer: 4\n";
+    assert_eq!(said(&run(&wire, "env", &words)), expected);
+    // That of loopback alone.
+    assert_eq!(counter_of(&wire.near, "Udp:", "OutDatagrams") - before, 1, "datagrams that the kernel has sent");
+}
