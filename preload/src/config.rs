@@ -14,7 +14,9 @@ use sockets::rules::{Decision, Query, Role, Rules, Traffic};
 use wirepath::device::af_xdp::{AfXdpConfig, Mode};
 use wirepath::device::mlx5::Feature;
 use wirepath::proto::Ipv4Prefix;
+use wirepath::worker::affinity;
 use wirepath::worker::live::{DedicatedHost, PortConfig, StaticRoute};
+use wirepath::worker::topology::CpuList;
 
 use crate::engine::options::Interface;
 use crate::engine::table::{self, ENGINES_MAX};
@@ -39,6 +41,8 @@ const GATEWAY: &str = "WIREPATH_GATEWAY";
 pub(crate) const OPENED: &str = "WIREPATH_OPENED";
 /// How many engines there are, for the threads that open sockets.
 const ENGINES: &str = "WIREPATH_ENGINES";
+/// The cores of the library's own threads.
+const HELPER_CPUS: &str = "WIREPATH_HELPER_CPUS";
 /// 1: the NIC stamps frames, for `SO_TIMESTAMPING`.
 const TIMESTAMPS: &str = "WIREPATH_TIMESTAMPS";
 /// Where the XDP program runs: `auto`, `native` or `generic`.
@@ -301,6 +305,7 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
     stamp(&mut port)?;
     place_program(&mut port)?;
     let own = own_host(&port)?;
+    place_helpers()?;
     let application_id = env::var(APPLICATION_ID).ok();
     let engines = engines_of(&port, own.is_some(), rules.engines(&program, application_id.as_deref()))?;
     let gather_ns = match &port {
@@ -328,6 +333,20 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
         gather_ns,
         engines,
     })
+}
+
+/// Places the library's own threads: on the cores that the environment names, or else on those that
+/// the process has now, before the program pins a thread.
+fn place_helpers() -> Result<(), String> {
+    let Some(text) = variable(HELPER_CPUS) else {
+        // Where they cannot be read, or a sandbox forbids the calls, they run where the thread does
+        // that opens the interface.
+        let _ = affinity::current().map(|cores| affinity::place_helpers(&cores));
+        return Ok(());
+    };
+    let cores = CpuList::parse(&text).ok().filter(|cores| !cores.is_empty());
+    let cores = cores.ok_or_else(|| format!("{HELPER_CPUS} is {text:?}: set it to cores such as 0-1,4"))?;
+    affinity::place_helpers(&cores).map_err(|error| format!("{HELPER_CPUS} is {text:?}: {error}"))
 }
 
 /// The engines that the environment asks for, or else the file of rules. Each has a queue of its
@@ -369,7 +388,7 @@ fn microseconds(name: &str, max: u64) -> Result<Option<u64>, String> {
 
 /// A variable with our prefix that nothing reads: a misspelled one would have no effect.
 fn unknown_variable() -> Option<String> {
-    const KNOWN: [&str; 15] = [
+    const KNOWN: [&str; 16] = [
         INTERFACE,
         BROKER,
         RULES,
@@ -380,6 +399,7 @@ fn unknown_variable() -> Option<String> {
         APPLICATION_ID,
         ADDRESS,
         GATEWAY,
+        HELPER_CPUS,
         TIMESTAMPS,
         XDP_MODE,
         OPENED,

@@ -1,7 +1,8 @@
 //! System calls that the standard library lacks: as whom a program starts (getuid(2), getgid(2),
 //! setgroups(2), setgid(2), setuid(2)), whether its file has capabilities (getxattr(2)), which
 //! descriptors it inherits (close_range(2)), which signals it ignores (signal(2)), and how many
-//! files it may have open (setrlimit(2)).
+//! files it may have open (setrlimit(2)), and where it runs and by which policy
+//! (sched_setaffinity(2), sched_setscheduler(2)).
 //!
 //! Invariants:
 //! 1. A string that is passed ends with a zero, and lives until the call returns.
@@ -9,7 +10,8 @@
 //! 3. A list is passed with its own length, is only read, and lives until the call returns.
 //! 4. Descriptors stay open: they are only marked to be closed by execve(2).
 //! 5. Signals are ignored, and no handler runs.
-//! 6. A limit is two plain numbers, borrowed for the call.
+//! 6. A limit is two plain numbers, a set of cores and a priority are plain numbers too, all
+//!    borrowed for the call.
 
 use std::ffi::CString;
 use std::io;
@@ -34,6 +36,26 @@ pub(crate) fn raise_open_files() -> io::Result<()> {
     limit.rlim_cur = limit.rlim_max;
     // SAFETY: a limit (6).
     done(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })
+}
+
+/// Has this thread, and those that it starts from now on, run on these cores.
+pub(crate) fn run_on(cores: &mut dyn Iterator<Item = usize>) -> io::Result<()> {
+    // SAFETY: a set is an array of integers.
+    let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };
+    for core in cores.filter(|core| *core < libc::CPU_SETSIZE as usize) {
+        // SAFETY: a set (6) that has this core.
+        unsafe { libc::CPU_SET(core, &mut set) };
+    }
+    // SAFETY: a set (6) with its length.
+    done(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })
+}
+
+/// Gives the real-time policy of this thread up, for the programs that it starts.
+pub(crate) fn leave_real_time() {
+    let normal = libc::sched_param { sched_priority: 0 };
+    // Each thread may, and without such a policy nothing changes.
+    // SAFETY: a priority (6).
+    let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const normal) };
 }
 
 /// Makes this process another user's, with these supplementary groups. Only root may.

@@ -3,6 +3,8 @@
 
 #[allow(unsafe_code)]
 pub(crate) mod files;
+#[allow(unsafe_code)]
+pub(crate) mod helper;
 pub(crate) mod inherited;
 #[allow(unsafe_code)]
 pub(crate) mod interface;

@@ -3,13 +3,19 @@
 //! A pin that silently has no effect is the worst failure: everything works, but the scheduler
 //! determines the tail of the latency. So we read the mask back from the kernel, and an error names
 //! the available cores and the limit that excludes others.
+//!
+//! The threads that the framework starts beside the workers are its helpers: the mirror of the
+//! kernel's tables, the listener to ICMP errors, the monitor of a port, the clocks. They have no
+//! real-time policy, and run where [`place_helpers`] says.
 
 use core::fmt;
 use std::io;
+use std::thread::{Builder, JoinHandle};
 
 use core_affinity::CoreId;
 
 use super::topology::{CpuList, Machine};
+use crate::sys::helper;
 
 /// Pins the calling thread to `core` and reads the mask back. Set-up only: several system calls.
 ///
@@ -35,6 +41,38 @@ pub fn pin(core: usize) -> Result<(), PinError> {
 pub fn current() -> Option<CpuList> {
     let cores = core_affinity::get_core_ids()?;
     Some(cores.into_iter().map(|core| core.id).collect())
+}
+
+/// Has the helpers that start from now on run on these cores. Without it they run where the thread
+/// may that starts them: on its one core, if it is pinned. Set-up only: several system calls.
+///
+/// # Errors
+/// A core that is offline, or the kernel does not let this process run on any of them.
+pub fn place_helpers(cores: &CpuList) -> Result<(), PinError> {
+    let machine = Machine::here();
+    let own = current();
+    if cores.iter().any(|core| own.as_ref().is_none_or(|own| !own.contains(core))) {
+        let online = machine.online();
+        let is_there = |core| core < MASK_CORES && online.as_ref().is_none_or(|online| online.contains(core));
+        if let Some(core) = cores.iter().find(|core| !is_there(*core)) {
+            return Err(PinError::NoSuchCore { core, online });
+        }
+    }
+    let refused = |source| PinError::Refused { core: cores.last().unwrap_or(0), allowed: machine.allowed(), source };
+    helper::place(cores.iter()).map_err(refused)
+}
+
+/// Starts a helper of the caller's own: without a real-time policy, where
+/// [`place_helpers`] says. The calling thread places it before it begins, so that it does not wait
+/// on a core that the caller keeps busy.
+///
+/// # Errors
+/// The kernel has no room for a thread.
+pub fn spawn_helper<T: Send + 'static>(
+    thread: Builder,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    helper::spawn(thread, work)
 }
 
 /// Bits of the C library's `cpu_set_t`. core_affinity indexes it without a check.
@@ -123,6 +161,28 @@ mod tests {
             assert!(message.starts_with(&format!("cannot pin to core {core}: this machine has cores ")), "{message}");
             assert!(message.contains("lscpu"), "{message}");
         }
+    }
+
+    #[test]
+    fn helper_runs_where_helpers_do_and_not_where_its_starter_is_pinned() {
+        let Some(all) = current().filter(|cores| cores.count() > 1) else {
+            return eprintln!("SKIPPED helper_runs_where_helpers_do_and_not_where_its_starter_is_pinned: one core");
+        };
+        place_helpers(&all).unwrap();
+        let core = all.last().unwrap();
+        let starter = thread::spawn(move || {
+            pin(core).unwrap();
+            spawn_helper(Builder::new(), || current().unwrap()).unwrap().join().unwrap()
+        });
+        assert_eq!(starter.join().unwrap(), all);
+        assert_eq!(current().unwrap(), all, "the caller's own are as before");
+    }
+
+    #[test]
+    fn helpers_are_placed_on_no_core_that_is_not_there() {
+        let cores = CpuList::parse("0,1023").unwrap();
+        let message = place_helpers(&cores).unwrap_err().to_string();
+        assert!(message.starts_with("cannot pin to core 1023: this machine has cores "), "{message}");
     }
 
     #[test]

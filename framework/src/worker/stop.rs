@@ -20,6 +20,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::pipe;
 
+use crate::sys::helper;
+
 /// Signals this soon after the first are the same request: `timeout` sends its signal to the
 /// process and then to its group, and Ctrl-C reaches it from the terminal and from a parent that
 /// forwards it. The limit is well above the time between those two, and below the time that a
@@ -91,7 +93,7 @@ impl StopFlag {
 /// itself has no clock.
 fn arm_after(mut first: PipeReader, grace: Duration, armed: Arc<AtomicBool>) -> io::Result<()> {
     let thread = thread::Builder::new().name("signals".into()).stack_size(STACK_LEN);
-    thread.spawn(move || {
+    helper::spawn(thread, move || {
         // The handlers keep the other end for as long as the process lives, so this reads a byte or
         // waits.
         if first.read_exact(&mut [0]).is_ok() {

@@ -9,8 +9,10 @@
 //! that starts the thread makes those that it needs.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread;
+use std::thread::Builder;
 use std::time::{Duration, Instant};
+
+use wirepath::worker::affinity;
 
 use crate::background::listing::{PartialListing, Published};
 use crate::engine::group::EngineMask;
@@ -67,7 +69,7 @@ fn start() {
     thread_state::leave();
     let use_of = [Use { turns: 0, quiet_ns: 0, knows_old_routes: false }; ENGINES_MAX];
     let thread = BackgroundThread { wakes, routes, use_of, published, collected: None, written: None };
-    let started = thread::Builder::new().name("wirepath-bg".into()).spawn(move || thread.keep(number));
+    let started = affinity::spawn_helper(Builder::new().name("wirepath-bg".into()), move || thread.keep(number));
     if let Err(error) = started {
         // The next socket tries again.
         [wakes, routes].into_iter().flatten().for_each(thread_state::give_back);

@@ -57,6 +57,7 @@ const FILES: &[&str] = &[
     "framework/src/mem/rx_meta.rs",
     "framework/src/mem/rx_slots.rs",
     "framework/src/sys/files.rs",
+    "framework/src/sys/helper.rs",
     "framework/src/sys/interface.rs",
     "framework/src/sys/process.rs",
     "framework/src/sys/socket.rs",

@@ -46,6 +46,8 @@ pub(super) fn start(config: &BrokerConfig) -> Result<(), String> {
     command.env_remove("LD_PRELOAD");
     // A process group of its own, so that Ctrl-C at the program's terminal does not end the broker.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
+    // A program that is started with a real-time policy is to keep it for itself.
+    sys::leave_real_time();
     let mut broker = command.spawn().map_err(|error| format!("cannot start the broker: {error}"))?;
     let begin = Instant::now();
     while let Err(why) = check_broker(&config.path, config.port.interface()) {

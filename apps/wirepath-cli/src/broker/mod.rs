@@ -13,6 +13,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use sockets::rules::load_broker;
 use wirepath::worker::broker::{Broker, BrokerConfig, BrokerRule, BrokerRules, BrokerUser};
 use wirepath::worker::live::PortConfig;
+use wirepath::worker::topology::CpuList;
 use wirepath::worker::{ReloadSignal, StopFlag};
 
 use self::lifetime::Lifetime;
@@ -56,6 +57,9 @@ pub(crate) struct BrokerOptions {
     /// Keep the queues and pass frames on, so that any number of programs share the interface
     #[arg(long)]
     forward: bool,
+    /// The cores of its threads, such as 0-1,4; by default those on which it is started
+    #[arg(long, value_name = "CORES", value_parser = cores)]
+    cpus: Option<CpuList>,
     /// Go on in the background once it listens, and log to a file beside its socket: eth1.log
     #[arg(long)]
     background: bool,
@@ -74,12 +78,21 @@ fn absolute() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().map(|path| std::path::absolute(&path).unwrap_or(path))
 }
 
+/// A list of cores that names one at least.
+pub(crate) fn cores(text: &str) -> Result<CpuList, String> {
+    let cores = CpuList::parse(text).map_err(|error| error.to_string())?;
+    if cores.is_empty() { Err("name cores such as 0-1,4".into()) } else { Ok(cores) }
+}
+
 /// Runs the subcommand until a signal, or until the interface is gone.
 pub(crate) fn run(options: &BrokerOptions) -> Result<(), Box<dyn Error>> {
     let root = Root::new(None);
     let config = options.config(&root)?;
     if options.background {
         return Ok(background::start(&config)?);
+    }
+    if let Some(cores) = &options.cpus {
+        sys::run_on(&mut cores.iter()).map_err(|error| format!("cannot run on cores {cores}: {error}"))?;
     }
     let log = Log::new(options.bounded_log)?;
     if options.bounded_log {

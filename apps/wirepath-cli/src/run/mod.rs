@@ -19,10 +19,11 @@ use sockets::rules::{ENGINES_MAX, Rules};
 use wirepath::counters::{environment, printable};
 use wirepath::device::af_xdp::{broker_of, check_broker};
 use wirepath::proto::Ipv4Prefix;
-use wirepath::worker::topology::Severity;
+use wirepath::worker::topology::{CpuList, Severity};
 
 use self::privilege::NewBroker;
 pub(crate) use self::privilege::{check as check_rights, is_absent};
+use crate::broker::cores;
 use crate::obstacle::Obstacle;
 use crate::program::Program;
 use crate::root::Root;
@@ -44,6 +45,7 @@ const POLICY: &str = "WIREPATH_POLICY";
 const SPIN_US: &str = "WIREPATH_SPIN_US";
 const GATHER_US: &str = "WIREPATH_GATHER_US";
 const ENGINES: &str = "WIREPATH_ENGINES";
+const HELPER_CPUS: &str = "WIREPATH_HELPER_CPUS";
 const TIMESTAMPS: &str = "WIREPATH_TIMESTAMPS";
 const XDP_MODE: &str = "WIREPATH_XDP_MODE";
 const ADDRESS: &str = "WIREPATH_ADDRESS";
@@ -98,6 +100,10 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["address", "gather"])]
     #[arg(value_parser = clap::value_parser!(i64).range(1..=ENGINES_MAX as i64))]
     engines: Option<i64>,
+    /// Cores of the library's own threads, such as 0-1,4, and of a broker that this starts; by
+    /// default those that the program begins on
+    #[arg(long, value_name = "CORES", value_parser = cores)]
+    helper_cpus: Option<CpuList>,
     /// Have the NIC stamp frames, for sockets with SO_TIMESTAMPING: received ones, and with mlx5:IF
     /// sent ones
     #[arg(long)]
@@ -272,7 +278,7 @@ impl RunOptions {
         let (rules, engines_max) = rules.map(|path| check_rules(&path)).transpose()?.unzip();
         let broker = self.broker.clone().or_else(|| environment(BROKER).map(PathBuf::from));
         let new = self.new_broker(&interface, user, engines_max.unwrap_or(1));
-        let broker = privilege::broker(&root, &interface, broker, new)?;
+        let broker = privilege::broker(&root, &interface, broker, new.as_ref())?;
         let own = self.address.map(|address| address.to_string());
         if let (Some(_), Some(path)) = (&own, &broker) {
             let path = path.display();
@@ -291,6 +297,7 @@ impl RunOptions {
         settings.extend(own.map(|address| (ADDRESS, address.into())));
         settings.extend(self.gateway.map(|router| (GATEWAY, router.to_string().into())));
         settings.extend(rules.iter().map(|path| (RULES, path.into())));
+        settings.extend(self.helper_cpus.as_ref().map(|cores| (HELPER_CPUS, cores.to_string().into())));
         settings.extend(self.timestamps.then(|| (TIMESTAMPS, "1".into())));
         settings.extend(self.xdp_mode.map(|mode| (XDP_MODE, mode.as_str().into())));
         settings.extend(self.spin.map(|spin| (SPIN_US, spin.to_string().into())));
@@ -308,7 +315,12 @@ impl RunOptions {
         let needs_forward = self.share || (self.engines.is_some_and(|engines| engines > 1) && !is_steered);
         let by_rules = self.engines.is_none() && engines_by_rules > 1 && !is_steered;
         let forward = needs_forward || by_rules;
-        (forward || user.is_some()).then(|| NewBroker { forward, needs_forward, uid: user.map(|user| user.uid) })
+        (forward || user.is_some()).then(|| NewBroker {
+            forward,
+            needs_forward,
+            uid: user.map(|user| user.uid),
+            cpus: self.helper_cpus.clone(),
+        })
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use wirepath::device::DeviceError;
 use wirepath::device::af_xdp::{AfXdpConfig, ask_broker_to_serve, broker_of, check_broker, does_broker_forward};
+use wirepath::worker::topology::CpuList;
 
 use crate::capabilities::{CONNECTX_CAPABILITIES, may_open_connectx, missing_capabilities};
 use crate::obstacle::Obstacle;
@@ -30,7 +31,7 @@ pub(super) fn broker(
     root: &Root,
     interface: &str,
     wanted: Option<PathBuf>,
-    new: Option<NewBroker>,
+    new: Option<&NewBroker>,
 ) -> Result<Option<PathBuf>, Obstacle> {
     let wanted = wanted.map(|path| std::path::absolute(&path).unwrap_or(path));
     let (port, connectx) = (interface, interface.strip_prefix("mlx5:"));
@@ -98,7 +99,7 @@ pub(crate) fn is_absent(error: &DeviceError) -> bool {
 }
 
 /// A broker that is started for a program, and ends after it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct NewBroker {
     /// It passes frames on, so that further programs share the interface.
     pub(super) forward: bool,
@@ -106,12 +107,14 @@ pub(super) struct NewBroker {
     pub(super) needs_forward: bool,
     /// The user that it serves beside root.
     pub(super) uid: Option<u32>,
+    /// The cores of its threads.
+    pub(super) cpus: Option<CpuList>,
 }
 
 impl NewBroker {
     /// Starts it at `path`, in the background, until this process has ended, which becomes the
     /// program.
-    fn start(self, port: &str, interface: &str, path: &Path) -> Result<(), Obstacle> {
+    fn start(&self, port: &str, interface: &str, path: &Path) -> Result<(), Obstacle> {
         // Of two programs that start at the same time, one starts the broker, and both use it.
         let _lock = lock(&path.with_extension("lock"), STARTS_WITHIN).map_err(|error| {
             Obstacle::new(
@@ -127,6 +130,7 @@ impl NewBroker {
         command.args(["--until-exit", &std::process::id().to_string()]);
         command.args(self.forward.then_some("--forward"));
         command.args(self.uid.map(|uid| format!("--uid={uid}")));
+        command.args(self.cpus.as_ref().map(|cores| format!("--cpus={cores}")));
         let started = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
         if started.is_ok_and(|status| status.success()) {
             return Ok(());
@@ -234,9 +238,9 @@ mod tests {
 
     #[test]
     fn frames_of_a_connectx_are_not_passed_on() {
-        let new = NewBroker { forward: true, needs_forward: true, uid: None };
+        let new = NewBroker { forward: true, needs_forward: true, uid: None, cpus: None };
         let all = format!("Uid:\t0\t0\t0\t0\nCapBnd:\t{ALL}\n");
-        let refused = by(&all, |root| broker(root, "mlx5:eth1", None, Some(new))).unwrap_err();
+        let refused = by(&all, |root| broker(root, "mlx5:eth1", None, Some(&new))).unwrap_err();
         assert!(refused.remedy.starts_with("name the interface eth1, or omit"), "{refused:?}");
     }
 
@@ -281,8 +285,8 @@ mod tests {
     fn way_on_without_rights_is_a_broker_that_passes_frames_on_where_the_program_needs_one() {
         let none = format!("Uid:\t7\t7\t7\t7\nCapAmb:\t{NONE}\n");
         for (forward, way_on) in [(false, "--uid USER` as root"), (true, "--uid USER --forward` as root")] {
-            let new = Some(NewBroker { forward, needs_forward: forward, uid: None });
-            let refused = by(&none, |root| broker(root, "no-such-eth1", None, new)).unwrap_err();
+            let new = Some(NewBroker { forward, needs_forward: forward, uid: None, cpus: None });
+            let refused = by(&none, |root| broker(root, "no-such-eth1", None, new.as_ref())).unwrap_err();
             assert!(refused.remedy.contains(way_on), "{refused:?}");
         }
     }

@@ -119,10 +119,7 @@ fn broker_that_run_has_started_keeps_neither_descriptors_nor_folder_of_its_calle
     // The broker goes on for ten seconds.
     assert!(path("socket").exists());
     assert!(Command::new("flock").arg("-n").arg(path("lock")).arg("true").status().unwrap().success());
-    let words = format!("--socket\0{}", path("socket").display());
-    let broker = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()).find(|process| {
-        fs::read(process.join("cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(&words))
-    });
+    let broker = broker_of(&path("socket"));
     let broker = broker.expect("the broker runs");
     assert_eq!(fs::read_link(broker.join("cwd")).unwrap(), Path::new("/"));
     let variables = fs::read(broker.join("environ")).unwrap();
@@ -176,4 +173,43 @@ fn broker_of_the_unit_takes_over_the_folder_of_another() {
     });
     let ran = output(&rig, command_of_root(&rig.folder, &[], &["true"]));
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+#[test]
+fn broker_that_run_has_started_has_the_cores_of_helpers_and_not_the_policy_of_its_caller() {
+    let test = "broker_that_run_has_started_has_the_cores_of_helpers_and_not_the_policy_of_its_caller";
+    let Some(cores) = wirepath::worker::affinity::current().filter(|cores| cores.count() > 1) else {
+        return eprintln!("SKIPPED {test}: one core");
+    };
+    if !has_program(test, "chrt") || !has_program(test, "taskset") {
+        return;
+    }
+    let Some(mut rig) = Rig::new(test) else { return };
+    without_the_operators_broker(&mut rig);
+    let [first, last] = [cores.iter().next(), cores.last()].map(|core| core.unwrap().to_string());
+    let run = command_of_root(&rig.folder, &["--share", "--helper-cpus", &last], &["true"]);
+    let mut job = Command::new("taskset");
+    job.args(["-c", &first, "chrt", "-f", "1"]).arg(run.get_program()).args(run.get_args());
+    job.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = output(&rig, job);
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let broker = broker_of(&rig.folder.path().join("socket")).unwrap();
+    let threads: Vec<_> = fs::read_dir(broker.join("task")).unwrap().flatten().map(|entry| entry.path()).collect();
+    assert!(threads.len() > 1, "one of them passes frames on");
+    for thread in threads {
+        let status = fs::read_to_string(thread.join("status")).unwrap();
+        let cores = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:\t"));
+        // The policy is the 41st word (proc(5)); the name, the second one, may have blanks.
+        let stat = fs::read_to_string(thread.join("stat")).unwrap();
+        let policy = stat.rsplit(") ").next().and_then(|words| words.split(' ').nth(38));
+        assert_eq!((cores, policy), (Some(&*last), Some("0")), "{status}");
+    }
+}
+
+/// The process of the broker that listens at a socket.
+fn broker_of(socket: &Path) -> Option<std::path::PathBuf> {
+    let words = format!("--socket\0{}", socket.display());
+    fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()).find(|process| {
+        fs::read(process.join("cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(&words))
+    })
 }

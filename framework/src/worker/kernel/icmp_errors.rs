@@ -14,6 +14,7 @@ use zerocopy::IntoBytes;
 
 use super::follower::Follower;
 use super::wakeup::Wakeup;
+use crate::sys::helper;
 use crate::sys::socket::wait_readable;
 use crate::wire::checksum::checksum;
 use crate::wire::{Ipv4Fields, Ipv4Header, Ipv4Packet, Protocol, ipv4};
@@ -136,7 +137,7 @@ impl IcmpErrorListener {
                 }
             }
         };
-        let thread = thread::Builder::new().name("wirepath-icmp".into()).spawn(listen)?;
+        let thread = helper::spawn(thread::Builder::new().name("wirepath-icmp".into()), listen)?;
         Ok(Self { stop, wakeup, thread: Some(thread) })
     }
 }

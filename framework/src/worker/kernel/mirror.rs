@@ -23,6 +23,7 @@ use super::wakeup::Wakeup;
 use crate::counters::{Counter, Gauge, Scope, Unit};
 use crate::device::DeviceErrorKind;
 use crate::proto::{HostConfig, HostError, Ipv4Prefix};
+use crate::sys::helper;
 use crate::worker::StopFlag;
 use crate::worker::spsc::{CAPACITY_MIN, CapacityError, lossless};
 
@@ -173,7 +174,8 @@ impl Mirror {
                 behind = mirror.turn_or_wake(patience, wakeup);
             }
         };
-        let thread = thread::Builder::new().name("wirepath-kernel".into()).spawn(run).map_err(MirrorError::Thread)?;
+        let thread =
+            helper::spawn(thread::Builder::new().name("wirepath-kernel".into()), run).map_err(MirrorError::Thread)?;
         Ok(MirrorThread { stop: own, wakeup, thread: Some(thread) })
     }
 

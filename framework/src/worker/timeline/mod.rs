@@ -24,6 +24,7 @@ pub use phc::Phc;
 
 use super::spsc::lossy::{self, Next};
 use crate::counters::{Counter, Gauge, Scope, Unit};
+use crate::sys::helper;
 use crate::time::{Clock, ClockMapping, ClockTracker, CrossTimestamp, Timeline, UnixTime};
 
 /// Reads a NIC's clock; `None` if the read fails.
@@ -121,7 +122,7 @@ impl TimelineThread {
         let mut ring = lossy::ring::<Words>(RING_LEN).expect("a power of two");
         let readers = (0..readers).map(|_| TimelineReader { ring: ring.reader(), latest: first }).collect();
         let (stop, stopped) = mpsc::channel::<()>();
-        let thread = thread::Builder::new().name("wirepath-clocks".into()).spawn(move || {
+        let thread = helper::spawn(thread::Builder::new().name("wirepath-clocks".into()), move || {
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 ring.push(&sampler.sample().to_words());
             }

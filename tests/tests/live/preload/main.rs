@@ -8,6 +8,7 @@ mod counters;
 mod edges;
 mod forks;
 mod handlers;
+mod helpers;
 mod hostile;
 mod idle;
 mod places;

@@ -1,7 +1,8 @@
 //! The port monitor: a thread that checks the port as long as it is open, so that no worker has to.
 //! Ten times a second it reads the pending events and the count of frames without a buffer
-//! (`watch.rs`). It inherits the affinity of the thread that opened the device: open the device
-//! before pinning, otherwise the monitor shares a worker's core.
+//! (`watch.rs`). It runs where helper threads do (`worker::affinity::place_helpers`); without that
+//! it inherits the affinity of the thread that opened the device: open the device before pinning,
+//! otherwise the monitor shares a worker's core.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use super::watch::{Source, Watch};
+use crate::sys::helper;
 
 /// Interval between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -33,7 +35,7 @@ impl PortMonitor {
         let stopping = Arc::clone(&stop);
         // Thread names have at most 15 bytes.
         let name: String = format!("wirepath-{device}").chars().take(15).collect();
-        let thread = thread::Builder::new().name(name).spawn(move || run(&watch, &stopping))?;
+        let thread = helper::spawn(thread::Builder::new().name(name), move || run(&watch, &stopping))?;
         Ok(Self { stop, thread: Some(thread) })
     }
 }
