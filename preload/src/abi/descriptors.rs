@@ -155,6 +155,7 @@ symbols! {
         let queued = match request as libc::Ioctl {
             libc::FIONREAD => calls::queued(file, Direction::Receive),
             libc::TIOCOUTQ => calls::queued(file, Direction::Send),
+            SIOCOUTQNSD => calls::queued_unsent(file),
             libc::FIOASYNC if !calls::ask_for_signals(file, memory::optional(into).is_ok_and(|on| on.is_some_and(|on| on != 0))) => {
                 return fail(Errno(libc::ENOTTY)) as c_int;
             }
@@ -334,6 +335,9 @@ symbols! {
         }
     }
 }
+
+/// Bytes of a stream that were not sent yet (`linux/sockios.h`).
+const SIOCOUTQNSD: libc::Ioctl = 0x894B;
 
 /// Signals whose handlers interrupt calls (`siginterrupt`).
 static INTERRUPTS: AtomicU64 = AtomicU64::new(0);

@@ -178,15 +178,16 @@ fn select_ours(
     let count = usize::try_from(count).ok()?;
     let count = if count > libc::FD_SETSIZE { count.min(process::descriptors_max()) } else { count };
     let words = count.div_ceil(u64::BITS as usize);
+    // Copies, because one set may be the argument twice.
     let mut bits = Vec::with_capacity(3);
     for set in sets {
         let len = if set.is_null() { 0 } else { words };
-        bits.push(memory::array_mut(set.cast::<u64>(), len).ok()?);
+        bits.push(memory::array_mut(set.cast::<u64>(), len).ok()?.to_vec());
     }
     let has = |set: &[u64], fd: usize| set.get(fd / 64).is_some_and(|word| word >> (fd % 64) & 1 == 1);
     let mut fds = Vec::new();
     for fd in 0..count {
-        let events = (0..3).filter(|idx| has(bits[*idx], fd)).fold(0, |events, idx| events | EVENTS[idx]);
+        let events = (0..3).filter(|idx| has(&bits[*idx], fd)).fold(0, |events, idx| events | EVENTS[idx]);
         if events != 0 {
             fds.push(libc::pollfd { fd: fd as c_int, events, revents: 0 });
         }
@@ -217,7 +218,7 @@ fn select_ours(
         }
         bits.iter_mut().for_each(|set| set.fill(0));
     }
-    Some(polled.map(|_| {
+    let reported = polled.map(|_| {
         let mut reported = 0;
         for entry in &fds {
             for idx in 0..3 {
@@ -228,7 +229,17 @@ fn select_ours(
             }
         }
         reported
-    }))
+    });
+    if reported.is_ok() {
+        // In this order, as Linux `core_sys_select` does.
+        for (set, bits) in sets.iter().zip(&bits) {
+            match memory::array_mut(set.cast::<u64>(), bits.len()) {
+                Ok(set) => set.copy_from_slice(bits),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+    Some(reported)
 }
 
 /// `select`; `of_kernel` makes the call where none of the sockets is ours.

@@ -160,7 +160,9 @@ symbols! {
         };
         let time = memory::optional(timeout).and_then(|time| duration_of(time.as_ref()));
         let began = Instant::now();
-        match receive_messages(file, messages, count as usize, flags, time) {
+        let waits_for_one = flags & libc::MSG_WAITFORONE != 0;
+        let each = Each { fd, file, flags: flags & !libc::MSG_WAITFORONE, waits_for_one };
+        match receive_messages(each, messages, count as usize, time) {
             // The kernel stores the time that is left, where it has received some.
             Some(Ok(received @ 1..)) => {
                 let left = time.ok().flatten().unwrap_or_default().saturating_sub(began.elapsed());
@@ -169,12 +171,19 @@ symbols! {
                 give(memory::store(timeout, left).map(|()| received)) as c_int
             }
             Some(received) => give(received) as c_int,
-            None => from_twin(
-                || pass!(recvmmsg(fd, messages, count, flags, timeout)) as Count,
-                |more| pass!(real::recvmmsg(fd, messages, count, flags | more, timeout)) as Count,
-            ) as c_int,
+            None => pass!(real::recvmmsg(fd, messages, count, flags, timeout)),
         }
     }
+}
+
+/// How each message of `recvmmsg` is received.
+#[derive(Clone, Copy)]
+struct Each {
+    fd: c_int,
+    file: FileId,
+    flags: c_int,
+    /// Only for the first one (`MSG_WAITFORONE`).
+    waits_for_one: bool,
 }
 
 /// Takes over listeners that another process has passed to this one (`SCM_RIGHTS`).
@@ -299,33 +308,30 @@ fn receive_error(file: FileId, header: &mut libc::msghdr) -> Option<Result<usize
     }))
 }
 
-/// Receives the datagrams that have arrived, or waits for one. `None` if the twin has the first
-/// one.
+/// Receives as many datagrams as there are messages, or those that have arrived. `None` if the
+/// socket is no longer ours.
 fn receive_messages(
-    file: FileId,
+    each: Each,
     messages: *mut libc::mmsghdr,
     count: usize,
-    flags: c_int,
     time: Result<Option<Duration>, Errno>,
 ) -> Option<Result<usize, Errno>> {
     let time = match time {
         Ok(time) => time,
         Err(error) => return Some(Err(error)),
     };
+    let Each { file, flags, waits_for_one, .. } = each;
     // The kernel reports a message that is not there by the number of those before it.
     let list = memory::array_begin(messages, count);
     if list.is_empty() && count > 0 {
-        let received = receive_message(file, messages.cast(), flags & !libc::MSG_WAITFORONE)?;
+        let received = receive_message(file, messages.cast(), flags)?;
         return Some(received.and(Err(Errno(libc::EFAULT))));
     }
     let deadline = time.and_then(|time| Instant::now().checked_add(time));
-    let waits_for_one = flags & libc::MSG_WAITFORONE != 0;
-    let flags = flags & !libc::MSG_WAITFORONE;
     let mut count = 0;
     while count < list.len() {
-        let entry = &mut list[count];
-        match receive_message(file, &raw mut entry.msg_hdr, flags) {
-            Some(Ok(len)) => entry.msg_len = len as c_uint,
+        match receive_of_either(each, &mut list[count]) {
+            Some(Ok(())) => (),
             Some(Err(error)) if count == 0 => return Some(Err(error)),
             None if count == 0 => return None,
             Some(Err(error)) => {
@@ -350,6 +356,27 @@ fn receive_messages(
         }
     }
     Some(Ok(count))
+}
+
+/// Receives one message of ours, or of the twin where that has the next one. `None` if the socket
+/// is no longer ours.
+fn receive_of_either(each: Each, entry: &mut libc::mmsghdr) -> Option<Result<(), Errno>> {
+    let Each { fd, file, flags, .. } = each;
+    let mut received = receive_message(file, &raw mut entry.msg_hdr, flags);
+    loop {
+        match received {
+            Some(received) => return Some(received.map(|len| entry.msg_len = len as c_uint)),
+            None if !is_ours(fd) => return None,
+            None => (),
+        }
+        let at_once = flags | libc::MSG_DONTWAIT;
+        match pass!(real::recvmmsg(fd, core::ptr::from_mut(entry), 1, at_once, core::ptr::null_mut())) {
+            1 => return Some(Ok(())),
+            _ if real::errno() != Errno::EAGAIN => return Some(Err(real::errno())),
+            // Another thread was faster.
+            _ => received = thread::resume(|| receive_message(file, &raw mut entry.msg_hdr, flags)),
+        }
+    }
 }
 
 /// Receives datagrams that have arrived, under one lock. Returns how many, and the error that ends

@@ -9,9 +9,7 @@
 
 use core::ffi::c_int;
 use core::net::{Ipv4Addr, SocketAddrV4};
-use std::fs;
 use std::io::IoSlice;
-use std::time::{Duration, Instant};
 
 use sockets::rules::{Decision, Role, Traffic};
 use sockets::{Errno, Kind, SocketId};
@@ -20,6 +18,7 @@ use crate::address;
 use crate::calls::offload;
 use crate::engine::Engine;
 use crate::engine::file::{Groups, Owner, Socket};
+use crate::engine::group_members;
 use crate::engine::options::{OptionCall, Options};
 use crate::engine::table::FileId;
 use crate::{config, sys};
@@ -80,7 +79,7 @@ pub(crate) fn set(engine: &mut Engine, file: FileId, name: c_int, value: &[u8]) 
     if !is_of_own_host(libc::IPPROTO_IP, name, value) {
         sys::setsockopt(twin, libc::IPPROTO_IP, name, value)?;
     }
-    engine.group_members.clear();
+    group_members::note_join();
     apply(engine, file, id, name, value)
 }
 
@@ -165,12 +164,12 @@ pub(crate) fn leave_by_ours(engine: &mut Engine, groups: &Groups, local: Ipv4Add
     is_on_ours(engine, group, idx, address)
 }
 
-/// Sends a datagram to a group by another interface, from the twin.
+/// Sends a datagram to a group by another interface, from the twin, with its control messages.
 pub(crate) fn send_by_twin(
     engine: &mut Engine,
     file: FileId,
     parts: &[IoSlice<'_>],
-    group: SocketAddrV4,
+    (group, control): (SocketAddrV4, &[u8]),
     flags: c_int,
 ) -> Option<Result<usize, Errno>> {
     let socket = engine.files.socket(file).ok()?;
@@ -182,15 +181,23 @@ pub(crate) fn send_by_twin(
     let ttl = engine.look(|sockets| sockets.options(id)).map_or(1, |options| options.multicast_ttl);
     let twin = engine.files.twin(file).ok()?;
     let (address, len) = address::format(group, family);
-    Some(sys::send_with_ttl(twin, parts, &address[..len], flags, ttl))
+    Some(sys::send_with_ttl(twin, parts, &address[..len], flags, (ttl, control)))
 }
 
 /// Delivers a datagram that was sent to a group to the members on this host (`IP_MULTICAST_LOOP`).
 pub(crate) fn loop_back(engine: &mut Engine, file: FileId, parts: &[IoSlice<'_>], group: SocketAddrV4, flags: c_int) {
     let Ok(socket) = engine.files.socket(file) else { return };
-    let (groups, family) = (socket.groups, socket.family);
-    let is_own_host = config::get().is_some_and(|config| config.own.is_some());
-    if is_own_host || !groups.loops || !has_members(engine, *group.ip()) {
+    let (groups, family, id) = (socket.groups, socket.family, socket.ours());
+    if !groups.loops || config::get().is_some_and(|config| config.own.is_some()) {
+        return;
+    }
+    // The parts of one datagram are all for the members here, or none is.
+    let is_copied = groups.is_part_copied.unwrap_or_else(|| engine.has_members(*group.ip()));
+    let is_corked = id.is_some_and(|id| engine.look(|sockets| sockets.option(id, |options| options.cork)) == Ok(true));
+    if let Ok(socket) = engine.files.socket(file) {
+        socket.groups.is_part_copied = (is_corked || flags & libc::MSG_MORE != 0).then_some(is_copied);
+    }
+    if !is_copied {
         return;
     }
     let Ok(twin) = engine.files.twin(file) else { return };
@@ -205,7 +212,16 @@ pub(crate) fn loop_back(engine: &mut Engine, file: FileId, parts: &[IoSlice<'_>]
     let (address, len) = address::format(group, family);
     let flags = flags & libc::MSG_MORE | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // The kernel drops it where a receiver has no room, too.
-    let _ = sys::send_with_ttl(twin, parts, &address[..len], flags, 0);
+    let _ = sys::send_with_ttl(twin, parts, &address[..len], flags, (0, &[]));
+}
+
+/// The engine has taken `UDP_CORK`: the twin's part of the datagram waits and leaves as ours does.
+pub(crate) fn mirror_cork(engine: &mut Engine, file: FileId, value: &[u8]) {
+    if let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file)) {
+        socket.groups.is_part_copied = None;
+        // Of its copies nobody but their members hears.
+        let _ = sys::setsockopt(twin, libc::IPPROTO_UDP, libc::UDP_CORK, value);
+    }
 }
 
 /// Restores the twin of a socket that is the kernel's from now on.
@@ -306,43 +322,6 @@ fn is_membership(name: c_int) -> bool {
     (libc::IP_ADD_MEMBERSHIP..IP_MULTICAST_ALL).contains(&name)
 }
 
-/// Groups whose members are cached, and for how long: a member of another program that joins within
-/// this time misses what is sent before it is over.
-const MEMBERS_MAX: usize = 64;
-const MEMBERS_FOR: Duration = Duration::from_millis(100);
-
-/// Whether the kernel has a member of the group on our interface.
-fn has_members(engine: &mut Engine, group: Ipv4Addr) -> bool {
-    let now = Instant::now();
-    engine.group_members.retain(|(_, at, _)| now.duration_since(*at) < MEMBERS_FOR);
-    if let Some((.., has)) = engine.group_members.iter().find(|(known, ..)| *known == group) {
-        return *has;
-    }
-    // If the table cannot be read, there may be one.
-    let has = fs::read_to_string("/proc/thread-self/net/igmp")
-        .map_or(true, |table| is_listed(&table, config::system().interface_idx, group));
-    if engine.group_members.len() < MEMBERS_MAX {
-        engine.group_members.push((group, now, has));
-    }
-    has
-}
-
-/// Whether `/proc/net/igmp` has a group on an interface: a line for each interface, and below it an
-/// indented line for each group.
-fn is_listed(table: &str, interface_idx: u32, group: Ipv4Addr) -> bool {
-    let word = format!("{:08X}", u32::from_ne_bytes(group.octets()));
-    let mut is_on_interface = false;
-    for line in table.lines().skip(1) {
-        let first = line.split_ascii_whitespace().next().unwrap_or_default();
-        if !line.starts_with('\t') {
-            is_on_interface = first == interface_idx.to_string();
-        } else if is_on_interface && first == word {
-            return true;
-        }
-    }
-    false
-}
-
 fn word(value: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(value.get(at..at + 4)?.try_into().ok()?))
 }
@@ -355,17 +334,6 @@ fn address_of(word: u32) -> Ipv4Addr {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn group_is_a_member_on_its_own_interface_alone() {
-        let table = "Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n\
-                     1\tlo        :     1      V3\n\t\t\t\t010000E0     1 0:00000000\t\t0\n\
-                     7\tveth0     :     2      V3\n\t\t\t\t010101EF     2 0:00000000\t\t0\n";
-        let group = Ipv4Addr::new(239, 1, 1, 1);
-        assert!(is_listed(table, 7, group));
-        assert!(!is_listed(table, 1, group));
-        assert!(!is_listed(table, 7, Ipv4Addr::new(239, 1, 1, 2)));
-    }
 
     #[test]
     fn each_form_of_a_membership_names_its_interface() {

@@ -410,6 +410,9 @@ pub(crate) enum Peer {
 
 /// `accept4`.
 pub(crate) fn accept(file: FileId, flags: c_int) -> Outcome<Accepted> {
+    if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
+        return Ours(Err(Errno::EINVAL));
+    }
     if let Err(error) = begin_to_accept(file) {
         return Ours(Err(error));
     }

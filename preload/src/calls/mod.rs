@@ -11,6 +11,7 @@ use sockets::{Closing, Errno, Kind, Ready, Shutdown, SocketId};
 
 use crate::address::{self, Address, Family};
 use crate::engine::file::{ANY, FileKind, Owner, Replica, ShutdownMask, Socket};
+use crate::engine::group_members;
 use crate::engine::options::HandledBy;
 use crate::engine::table::{self, FileId};
 use crate::engine::wait::{self, Blocking};
@@ -378,6 +379,7 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
         socket.note(level, name, value);
         groups::note(socket, level, name, value);
         if groups::is_of_groups(level, name) {
+            group_members::note_join();
             join_by_group(&mut engine, file);
         }
         return Pass;
@@ -413,6 +415,9 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
             error_queue::mirror(twin, level, name, value);
         }
         ports::mirror(twin, level, name, value);
+    }
+    if done.is_ok() && (level, name) == (libc::IPPROTO_UDP, libc::UDP_CORK) {
+        groups::mirror_cork(&mut engine, file, value);
     }
     drop(engine);
     if done.is_ok() {
@@ -517,6 +522,20 @@ pub(crate) fn queued(file: FileId, direction: Direction) -> Outcome<c_int> {
         Direction::Receive => sockets.readable_len(id),
         Direction::Send => sockets.unsent_len(id, cx),
     });
+    Ours(len.map(|len| c_int::try_from(len).unwrap_or(c_int::MAX)))
+}
+
+/// `SIOCOUTQNSD`, which datagrams do not have.
+pub(crate) fn queued_unsent(file: FileId) -> Outcome<c_int> {
+    let mut engine = engine::enter(file);
+    let Some((id, kind)) = engine.files.socket(file).ok().and_then(|socket| Some((socket.ours()?, socket.kind))) else {
+        return Pass;
+    };
+    if kind == Kind::Datagram {
+        return Pass;
+    }
+    engine.turn();
+    let len = engine.call(|sockets, cx| sockets.never_sent_len(id, cx));
     Ours(len.map(|len| c_int::try_from(len).unwrap_or(c_int::MAX)))
 }
 

@@ -149,11 +149,14 @@ pub(crate) struct Groups {
     pub(crate) stays_on_host: bool,
     /// The group that the socket is connected to.
     pub(crate) peer: Option<SocketAddrV4>,
+    /// A datagram of several calls has begun: whether its parts go to members on this host too.
+    pub(crate) is_part_copied: Option<bool>,
 }
 
 impl Default for Groups {
     fn default() -> Self {
-        Self { sends_by: (0, Ipv4Addr::UNSPECIFIED), loops: true, stays_on_host: false, peer: None }
+        let sends_by = (0, Ipv4Addr::UNSPECIFIED);
+        Self { sends_by, loops: true, stays_on_host: false, peer: None, is_part_copied: None }
     }
 }
 

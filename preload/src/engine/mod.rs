@@ -15,12 +15,11 @@
 //!    communicates by channels that are `Send` on their own.
 
 use core::ffi::c_int;
-use core::net::Ipv4Addr;
 use core::ops::{Deref, DerefMut};
 use core::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use sockets::{Errno, Sleep, SocketId, Sockets, Stack};
 use wirepath::device::Doorbell;
@@ -34,6 +33,7 @@ mod failure;
 pub(crate) mod file;
 mod gather;
 pub(crate) mod group;
+pub(crate) mod group_members;
 mod kernel_looks;
 pub(crate) mod options;
 mod polling;
@@ -49,6 +49,7 @@ use destinations::Destinations;
 use file::OpenFiles;
 use gather::Gathering;
 use group::EngineMask;
+use group_members::GroupMembers;
 use polling::Polling;
 use table::{ENGINES_MAX, FileId};
 use waiters::Waiter;
@@ -103,9 +104,11 @@ pub(crate) struct Engine {
     /// Whether destinations leave by our interface. The background thread clears them where routes
     /// have changed.
     pub(crate) destinations: Destinations,
-    /// Groups that were sent to: when the kernel was asked for members on this host, and whether
-    /// there were any.
-    pub(crate) group_members: Vec<(Ipv4Addr, Instant, bool)>,
+    /// Groups with members on this host, as the kernel has said; none before a datagram goes to a
+    /// group. The background thread asks again.
+    pub(crate) group_members: Option<GroupMembers>,
+    /// A buffer for `sendfile`.
+    pub(crate) file_block: Option<Box<[u8]>>,
     /// Frames that wait for others.
     pub(crate) gathering: Gathering,
 }
@@ -254,7 +257,8 @@ impl Engine {
             sleeps: 0,
             wakeups: 0,
             destinations: Destinations::new(),
-            group_members: Vec::new(),
+            group_members: None,
+            file_block: None,
             gathering: Gathering::new(),
         }
     }
@@ -505,7 +509,7 @@ impl Engine {
         };
         self.forget_loss();
         self.guests.clear();
-        self.group_members.clear();
+        self.group_members = None;
         self.destinations.clear();
         had_one
     }

@@ -213,14 +213,14 @@ pub(crate) fn send_with_ttl(
     parts: &[IoSlice<'_>],
     to: &[u8],
     flags: c_int,
-    ttl: u8,
+    (ttl, more): (u8, &[u8]),
 ) -> Result<usize, Errno> {
     // `struct cmsghdr`, the number, and padding.
-    let mut control = [0_u8; 24];
-    control[..8].copy_from_slice(&20_usize.to_ne_bytes());
-    control[8..12].copy_from_slice(&libc::IPPROTO_IP.to_ne_bytes());
-    control[12..16].copy_from_slice(&libc::IP_TTL.to_ne_bytes());
-    control[16..20].copy_from_slice(&c_int::from(ttl).to_ne_bytes());
+    let mut own = [0_u8; 24];
+    own[..8].copy_from_slice(&20_usize.to_ne_bytes());
+    own[8..12].copy_from_slice(&libc::IPPROTO_IP.to_ne_bytes());
+    own[12..16].copy_from_slice(&libc::IP_TTL.to_ne_bytes());
+    own[16..20].copy_from_slice(&c_int::from(ttl).to_ne_bytes());
     // SAFETY: a structure of integers, and of pointers that may be null.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
     message.msg_name = to.as_ptr().cast_mut().cast();
@@ -228,9 +228,15 @@ pub(crate) fn send_with_ttl(
     // An `IoSlice` is a `struct iovec`.
     message.msg_iov = parts.as_ptr().cast_mut().cast();
     message.msg_iovlen = parts.len();
-    if ttl > 0 {
-        message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = control.len();
+    // Those of the program come last, and go before ours.
+    let mut all;
+    if ttl > 0 && more.is_empty() {
+        message.msg_control = own.as_mut_ptr().cast();
+        message.msg_controllen = own.len();
+    } else if ttl > 0 {
+        all = [&own[..], more].concat();
+        message.msg_control = all.as_mut_ptr().cast();
+        message.msg_controllen = all.len();
     }
     call_on_twin!(libc::SYS_sendmsg, fd, &raw const message, flags)
 }

@@ -301,6 +301,21 @@ impl Sockets {
             }
         }
     }
+
+    /// Bytes of a stream that were never sent yet (`SIOCOUTQNSD`); 0 of datagrams.
+    ///
+    /// # Errors
+    /// `EBADF`; `EINVAL`: a listener.
+    pub fn never_sent_len(&self, id: SocketId, cx: &mut Cx<'_>) -> Result<usize, Errno> {
+        match &self.get(id)?.state {
+            State::Datagram(_) => Ok(0),
+            State::Listener(_) => Err(Errno::EINVAL),
+            State::Stream(stream) => {
+                let info = stream.connection.and_then(|connection| cx.tcp().info(connection));
+                Ok(info.map_or(0, |info| info.unsent_len as usize) + stream.pending.len())
+            }
+        }
+    }
 }
 
 pub(super) fn mss_of(connection: ConnectionId, cx: &mut Cx<'_>) -> usize {

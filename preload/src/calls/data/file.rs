@@ -3,6 +3,8 @@
 use core::ffi::c_int;
 use std::io::IoSlice;
 
+use sockets::Errno;
+
 use super::send::send;
 use super::target;
 use crate::calls::Outcome::{self, Ours, Pass};
@@ -12,10 +14,21 @@ use crate::sys;
 
 /// Sends bytes of a file, from its position or from an offset.
 pub(crate) fn send_file(file: FileId, from: c_int, offset: Option<i64>, count: usize) -> Outcome<usize> {
-    if target(&mut engine::enter(file), file).is_err() {
-        return Pass;
-    }
-    let mut block = vec![0; count.min(FILE_BLOCK)];
+    let spare = {
+        let mut engine = engine::enter(file);
+        if target(&mut engine, file).is_err() {
+            return Pass;
+        }
+        engine.file_block.take()
+    };
+    let mut block = spare.unwrap_or_else(|| vec![0; FILE_BLOCK].into_boxed_slice());
+    let sent = send_blocks(file, (from, offset), count, &mut block);
+    engine::enter(file).file_block = Some(block);
+    sent
+}
+
+/// Sends bytes of a file by a buffer, which is kept for the next call.
+fn send_blocks(file: FileId, (from, offset): (c_int, Option<i64>), count: usize, block: &mut [u8]) -> Outcome<usize> {
     let mut sent = 0;
     let at = match offset {
         Some(offset) => Ok(offset),
@@ -23,6 +36,8 @@ pub(crate) fn send_file(file: FileId, from: c_int, offset: Option<i64>, count: u
     };
     let start = match at {
         Ok(start) => start,
+        // What has no position, as a pipe and a socket (Linux `splice_direct_to_actor`).
+        Err(Errno(libc::ESPIPE)) => return Ours(Err(Errno::EINVAL)),
         Err(error) => return Ours(Err(error)),
     };
     let result = loop {

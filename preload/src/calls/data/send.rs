@@ -59,14 +59,19 @@ pub(crate) fn send_controlled(
         }
         let is_ours = role != Some(Role::Os) && calls::leaves_by_ours(&mut engine, file, target.id, to).unwrap_or(true);
         if !is_ours {
-            return groups::send_by_twin(&mut engine, file, parts, to, flags).map_or(Pass, Ours);
+            return groups::send_by_twin(&mut engine, file, parts, (to, control), flags).map_or(Pass, Ours);
         }
     }
     let control = match control {
         [] => None,
         control => match controls(&mut engine, &target, control) {
             Ok(Some(control)) => Some(control),
-            Ok(None) => return Pass,
+            Ok(None) => {
+                // To a group the twin's own TTL may be 0.
+                let group = to.or(target.peer_group).filter(|to| to.ip().is_multicast());
+                let sent = group.and_then(|to| groups::send_by_twin(&mut engine, file, parts, (to, control), flags));
+                return sent.map_or(Pass, Ours);
+            }
             Err(error) => {
                 drop(engine);
                 return send_what_is_not_there(file, name, flags, error);
@@ -199,7 +204,8 @@ fn end_datagram(
         let _ = engine::enter(file).call(|sockets, _| sockets.give_up_datagram(target.id));
     }
     let group = towards.0.or(target.peer_group).filter(|to| to.ip().is_multicast());
-    if let (Ok(_), Some(group)) = (&sent, group) {
+    // What was too long ends the twin's part of the datagram as well.
+    if let (Ok(_) | Err(Errno::EMSGSIZE), Some(group)) = (&sent, group) {
         groups::loop_back(&mut engine::enter(file), file, parts, group, flags);
     }
     sent

@@ -1,7 +1,9 @@
+#define _GNU_SOURCE
 // Multicast: its output is the same on the kernel's sockets and under the library.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,6 +185,91 @@ static void transmit(const char *interface, const char *text) {
     says("send", send_to(fd, text, "239.1.1.6", 5004));
 }
 
+// A datagram to a group by the interface that its own control message names.
+static int send_by(int fd, const char *text, const char *group, int port, int interface) {
+    struct sockaddr_in to = at(group, port);
+    struct iovec part = {(void *)text, strlen(text)};
+    union {
+        char bytes[CMSG_SPACE(sizeof(struct in_pktinfo))];
+        struct cmsghdr align;
+    } control = {0};
+    struct msghdr message = {&to, sizeof to, &part, 1, control.bytes, sizeof control.bytes};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = IPPROTO_IP;
+    header->cmsg_type = IP_PKTINFO;
+    header->cmsg_len = CMSG_LEN(sizeof(struct in_pktinfo));
+    struct in_pktinfo info = {.ipi_ifindex = interface};
+    memcpy(CMSG_DATA(header), &info, sizeof info);
+    return sendmsg(fd, &message, 0);
+}
+
+// A message that names the other interface leaves by it, also after a datagram with a member here.
+static void aimed(const char *first, const char *second) {
+    int member_here = open_socket(), fd = open_socket(), ttl = 7;
+    says("bind", bind_to(member_here, "0.0.0.0", 5002));
+    // The kernel lets no datagram with TTL 0 leave by an interface that has a member.
+    says("join", member(member_here, IP_ADD_MEMBERSHIP, "239.1.1.9", first));
+    says("join", member(member_here, IP_ADD_MEMBERSHIP, "239.1.1.9", second));
+    says("bind", bind_to(fd, "0.0.0.0", 5001));
+    says("IP_MULTICAST_TTL", setsockopt(fd, IPPROTO_IP, IP_MULTICAST_TTL, &ttl, sizeof ttl));
+    says("send", send_to(fd, "ask", "239.1.1.9", 5002));
+    hears(member_here, "ask");
+    hears(fd, "answer by the first");
+    says("send by the second", send_by(fd, "ask", "239.1.1.9", 5002, if_nametoindex(second)));
+    hears(fd, "answer by the second");
+    says("IP_MULTICAST_IF", sends_by(fd, second));
+    says("send by the first", send_by(fd, "ask", "239.1.1.9", 5002, if_nametoindex("veth0")));
+    hears(fd, "answer by the first");
+}
+
+// What is corked is one datagram, on the wire and for a member here.
+static void corks(const char *interface) {
+    int member_here = open_socket(), fd = open_socket(), on = 1, off = 0;
+    says("bind", bind_to(member_here, "0.0.0.0", 5007));
+    says("join", member(member_here, IP_ADD_MEMBERSHIP, "239.1.1.7", interface));
+    says("cork before bind", setsockopt(fd, IPPROTO_UDP, UDP_CORK, &on, sizeof on));
+    says("bind", bind_to(fd, "0.0.0.0", 5008));
+    for (int turn = 0; turn < 2; turn++) {
+        says("one", send_to(fd, "one", "239.1.1.7", 5007));
+        says("two", send_to(fd, "two", "239.1.1.7", 5007));
+        printf("before: %d\n", waiting(member_here));
+        says("uncork", setsockopt(fd, IPPROTO_UDP, UDP_CORK, &off, sizeof off));
+        hears(member_here, "onetwo");
+        hears(fd, "answer to 6");
+        says("three", send_to(fd, "three", "239.1.1.7", 5007));
+        hears(member_here, "three");
+        hears(fd, "answer to 5");
+        says("cork", setsockopt(fd, IPPROTO_UDP, UDP_CORK, &on, sizeof on));
+    }
+    says("uncork", setsockopt(fd, IPPROTO_UDP, UDP_CORK, &off, sizeof off));
+    printf("more: %d %d\n", waiting(member_here), waiting(fd));
+}
+
+// System calls by which this thread has read so far.
+static long reads(void) {
+    long count = -1;
+    char line[128];
+    FILE *file = fopen("/proc/thread-self/io", "r");
+    while (file && fgets(line, sizeof line, file)) sscanf(line, "syscr: %ld", &count);
+    if (file) fclose(file);
+    return count;
+}
+
+// Sends to groups without a member here for a second, and prints how often the kernel was asked.
+static void lonely(const char *interface) {
+    int fd = open_socket();
+    says("IP_MULTICAST_IF", sends_by(fd, interface));
+    says("first", send_to(fd, "one", "239.1.1.11", 5009));
+    reads();
+    long before = reads();
+    for (int turn = 0; turn < 100; turn++) {
+        send_to(fd, "one", "239.1.1.11", 5009);
+        send_to(fd, "one", "239.1.1.12", 5009);
+        usleep(10000);
+    }
+    printf("reads: %ld\n", reads() - before);
+}
+
 int main(int count, char **words) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (count < 3) return 2;
@@ -191,6 +278,9 @@ int main(int count, char **words) {
     else if (!strcmp(words[1], "self")) self(words[2]);
     else if (!strcmp(words[1], "ruled")) ruled(words[2]);
     else if (!strcmp(words[1], "receive")) receive(words[2], words[3]);
+    else if (!strcmp(words[1], "aimed")) aimed(words[2], words[3]);
+    else if (!strcmp(words[1], "corks")) corks(words[2]);
+    else if (!strcmp(words[1], "lonely")) lonely(words[2]);
     else if (!strcmp(words[1], "transmit")) transmit(words[2], words[3]);
     return 0;
 }

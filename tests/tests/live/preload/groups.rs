@@ -114,11 +114,51 @@ fn datagrams_to_a_group_leave_by_the_named_interface() {
             }
         });
     }
-    let arguments = ["asks", &OURS.to_string(), SECOND];
+    for part in ["asks", "aimed"] {
+        let arguments = [part, &OURS.to_string(), SECOND];
+        let kernel = text(&wire.near.command(&program, &arguments).unwrap());
+        let ours = text(&run(&wire, &program, &arguments));
+        assert_eq!(kernel, ours, "the kernel's (left) and ours (right)");
+        assert_eq!(ours.matches("heard answer").count(), 3, "{ours}");
+    }
+}
+
+#[test]
+fn corked_datagram_to_a_group_is_one_on_the_wire_and_for_members_here() {
+    let test = "corked_datagram_to_a_group_is_one_on_the_wire_and_for_members_here";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(test, &folder) else { return };
+    let Some(wire) = routed(test, &[]) else { return };
+    let socket = wire.far.run(|| {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 5_007)).unwrap();
+        socket.join_multicast_v4(&Ipv4Addr::new(239, 1, 1, 7), &THEIRS).unwrap();
+        socket
+    });
+    thread::spawn(move || {
+        let mut bytes = [0; 64];
+        while let Ok((len, from)) = socket.recv_from(&mut bytes) {
+            socket.send_to(format!("answer to {len}").as_bytes(), from).unwrap();
+        }
+    });
+    let arguments = ["corks", &OURS.to_string()];
     let kernel = text(&wire.near.command(&program, &arguments).unwrap());
     let ours = text(&run(&wire, &program, &arguments));
     assert_eq!(kernel, ours, "the kernel's (left) and ours (right)");
-    assert_eq!(ours.matches("heard answer").count(), 3, "{ours}");
+    assert_eq!(ours.matches("heard onetwo\nheard answer to 6\n").count(), 2, "{ours}");
+}
+
+#[test]
+fn sender_without_members_here_asks_the_kernel_for_them_once() {
+    let test = "sender_without_members_here_asks_the_kernel_for_them_once";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(test, &folder) else { return };
+    let Some(wire) = routed(test, &[]) else { return };
+    let arguments = ["lonely", &OURS.to_string()];
+    let kernel = text(&wire.near.command(&program, &arguments).unwrap());
+    if kernel.contains("reads: -") {
+        return eprintln!("SKIPPED {test}: this kernel counts no reads (CONFIG_TASK_IO_ACCOUNTING)");
+    }
+    assert_eq!(text(&run(&wire, &program, &arguments)), kernel);
 }
 
 #[test]

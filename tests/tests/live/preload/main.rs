@@ -100,6 +100,17 @@ fn call_is_interrupted_by_a_handler_that_waits_in_calls_itself() {
 }
 
 #[test]
+fn odd_cases_of_calls_end_as_on_the_kernels_sockets() {
+    let test = "odd_cases_of_calls_end_as_on_the_kernels_sockets";
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compile(test, "odds.c", directory.path()) else { return };
+    let Some(wire) = wire(test, &[]) else { return };
+    // It accepts nothing.
+    let _full = wire.far.run(|| TcpListener::bind((THEIRS, 7_003)).unwrap());
+    plays_the_same_on(&wire, &program);
+}
+
+#[test]
 fn signals_of_a_storm_reach_their_handlers_once_and_outside_of_calls() {
     says_the_same("signals_of_a_storm_reach_their_handlers_once_and_outside_of_calls", "storms.c");
 }
