@@ -6,13 +6,17 @@
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::RawFd;
 use std::process::{Child, ExitStatus};
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use wirepath::counters::Block;
-use wirepath::device::mlx5::{Feature, Mlx5Config};
+use wirepath::device::mlx5::{Feature, Mlx5Config, Mlx5Device};
+use wirepath::device::steering::Rule;
+use wirepath::device::{Device, Queue, RxQueue};
+use wirepath::mem::{Burst, Mbuf, Pool};
 use wirepath::pipeline::{App, Cx, Datagram, UdpFlow, UdpOptions, UdpSent};
 use wirepath::proto::{ConsumerId, Group, Sharing};
 use wirepath::time::{Clock, MonotonicClock};
@@ -266,6 +270,37 @@ fn connectx_that_is_pulled_out_ends_its_broker_and_the_port_of_its_client() {
     assert_eq!(why, "mlx5_0 is gone: see the kernel's log, and start the broker again");
 }
 
+#[test]
+fn lent_queue_of_a_connectx_that_its_program_has_closed_is_taken_again() {
+    let test = "lent_queue_of_a_connectx_that_its_program_has_closed_is_taken_again";
+    if std::env::var_os(INSIDE).is_none_or(|name| name != test) {
+        return beside_a_sender(test);
+    }
+    let broker = RunningBroker::start();
+    let mut device = Mlx5Device::open(&broker.port()).unwrap();
+    // A broker gives flows to sockets alone.
+    let _twin = UdpSocket::bind((OURS, PORT)).unwrap();
+    for round in 0..3 {
+        let mut queue = device.take_queue(0).unwrap();
+        assert!(device.take_queue(0).is_err(), "it is taken");
+        let layout = queue.layout(1_518);
+        let region = queue.region(layout, 256).unwrap().unwrap();
+        let pool = Pool::new(Arc::new(region), layout).unwrap();
+        let (mut rx, _tx) = queue.open(&pool, &Block::heap().scope("queue")).unwrap();
+        // Those of the queue before went with it.
+        device.steer(&Rule::udp(OURS, PORT), 0).unwrap();
+        let (mut burst, mut clock, begin) = (Burst::new(), MonotonicClock::start(), Instant::now());
+        while rx.receive(&mut burst, 1, &pool, clock.now()) == 0 {
+            assert!(begin.elapsed() < TIMEOUT, "round {round}: no frame comes");
+            nic::step(STEP);
+            std::thread::yield_now();
+        }
+        burst.drain(..).for_each(Mbuf::free);
+    }
+    assert_eq!(nic::diagnoses(), Vec::<String>::new());
+    broker.end().unwrap();
+}
+
 /// A broker of the ConnectX, on a thread of this process.
 struct RunningBroker {
     folder: TempDir,
@@ -290,10 +325,14 @@ impl RunningBroker {
 
     /// A worker over a queue that it lends, with its flow: there is none before the queue.
     fn client(&self) -> Ours {
-        let port = Mlx5Config { broker: Some(self.folder.path().join("socket")), ..config("veth0") };
-        let mut ours = Ours::start(LiveConfig::over(PortConfig::Mlx5(port)));
+        let mut ours = Ours::start(LiveConfig::over(PortConfig::Mlx5(self.port())));
         ours.port.add_flow(FlowSpec::udp(OURS, PORT)).unwrap();
         ours
+    }
+
+    /// Its port, for a client.
+    fn port(&self) -> Mlx5Config {
+        Mlx5Config { broker: Some(self.folder.path().join("socket")), ..config("veth0") }
     }
 
     fn end(self) -> Result<(), BrokerError> {

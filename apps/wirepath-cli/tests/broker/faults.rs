@@ -1,7 +1,7 @@
 //! What goes wrong around a broker: its log has no room, it stalls, another user wants the port,
 //! workers share a listener.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Command, Stdio};
@@ -252,4 +252,29 @@ fn workers_that_share_a_blocking_listener_answer_callers_of_both_sides() {
     }
     assert_eq!(received_by_kernel(&rig.wire, "Tcp:", "PassiveOpens"), accepted + 200);
     two_answer();
+}
+
+#[test]
+fn program_waits_for_a_broker_that_has_no_descriptors_for_all_that_it_gets() {
+    let test = "program_waits_for_a_broker_that_has_no_descriptors_for_all_that_it_gets";
+    if !has_program(test, "prlimit") {
+        return;
+    }
+    let Some(rig) = Rig::new(test) else { return };
+    let broker = rig.broker.id();
+    let limit = |count: usize| {
+        let mut command = Command::new("prlimit");
+        command.args(["--pid", &broker.to_string(), &format!("--nofile={count}:20000")]);
+        assert!(command.status().unwrap().success(), "{command:?}");
+    };
+    let open = fs::read_dir(format!("/proc/{broker}/fd")).unwrap().count();
+    // One connection takes several: each program would have got a part of them.
+    for free in [0, 1, 2, 4, 6] {
+        limit(open + free);
+        let waits = rig.start(SERVED, &["true"]);
+        rig.until_logged("connections wait for descriptors: raise the broker's limit of open files");
+        limit(20_000);
+        let output = waits.wait_with_output().unwrap();
+        assert!(output.status.success(), "{free}: {}", String::from_utf8_lossy(&output.stderr));
+    }
 }

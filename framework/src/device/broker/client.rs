@@ -174,9 +174,9 @@ impl LentPort {
     }
 
     /// Borrows a queue: its socket, and the memory that its pool is cut from.
-    pub(crate) fn borrow(&self, order: &QueueRequest) -> Result<(Lent, Region), AfXdpSetupError> {
-        let umem_len = order.umem_len;
-        let (reply, descriptors) = self.order(order)?;
+    pub(crate) fn borrow(&self, request: &QueueRequest) -> Result<(Lent, Region), AfXdpSetupError> {
+        let umem_len = request.umem_len;
+        let (reply, descriptors) = self.request_queue(request)?;
         let mut descriptors = descriptors.into_iter();
         match (reply, descriptors.next(), descriptors.next(), descriptors.next().map(File::from)) {
             (
@@ -203,8 +203,8 @@ impl LentPort {
 
     /// Borrows a queue of the NIC: its description, and its memory, the device's file and the
     /// socket that wakes.
-    pub(crate) fn borrow_nic(&self, order: &QueueRequest) -> Result<(NicQueue, [OwnedFd; 3]), AfXdpSetupError> {
-        let (reply, descriptors) = self.order(order)?;
+    pub(crate) fn borrow_nic(&self, request: &QueueRequest) -> Result<(NicQueue, [OwnedFd; 3]), AfXdpSetupError> {
+        let (reply, descriptors) = self.request_queue(request)?;
         match (reply, <[OwnedFd; 3]>::try_from(descriptors)) {
             (Reply::OpenedNic(queue), Ok(descriptors)) => {
                 self.has_queue();
@@ -215,8 +215,8 @@ impl LentPort {
         }
     }
 
-    fn order(&self, order: &QueueRequest) -> Result<(Reply, Vec<OwnedFd>), AfXdpSetupError> {
-        let &QueueRequest { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } = order;
+    fn request_queue(&self, request: &QueueRequest) -> Result<(Reply, Vec<OwnedFd>), AfXdpSetupError> {
+        let &QueueRequest { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } = request;
         let mut descriptors = Vec::new();
         let request = Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len, address };
         let reply = self.ask_for(request, &mut descriptors).map_err(|error| silent(&self.path, &error))?;

@@ -17,9 +17,11 @@ use crate::device::broker::sys::{KeptMemory, Peer};
 use crate::sys::process;
 
 /// The most connections of all users, and of one user where the operator does not say otherwise:
-/// each takes some kilobytes and seven descriptors, or twelve with a queue of a ConnectX.
+/// each takes some kilobytes and as many descriptors as are said below.
 pub(super) const CLIENTS_MAX: usize = 128;
 pub(super) const CLIENTS_OF_A_USER: usize = 32;
+/// The most descriptors of a client: seven, or twelve with a queue of a ConnectX.
+pub(super) const DESCRIPTORS_OF_A_CLIENT: usize = 12;
 /// Connections that root alone may have.
 const CLIENTS_OF_ROOT: usize = 8;
 /// The most connections that have said nothing yet, or may have nothing: whoever runs programs as
@@ -50,7 +52,9 @@ pub(super) struct Client {
     pub(super) is_known: bool,
     pub(super) queue: Option<u16>,
     pub(super) lent: Option<Lent>,
-    /// What it has ordered and not got yet.
+    /// It has closed that queue for good, and may have another one.
+    pub(super) has_closed: bool,
+    /// What it has requested and not got yet.
     pub(super) waits: Option<WaitingRequest>,
     /// Bytes of packet buffers that it has, or waits for.
     pub(super) memory: u64,
@@ -160,22 +164,14 @@ impl Clients {
         }
     }
 
-    /// Accepts a connection of a user that is served. Returns the one that has to go for it.
-    pub(super) fn add(
-        &mut self,
-        socket: OwnedFd,
-        peer: Peer,
-        program: Option<PathBuf>,
-        rights: ClientRights,
-        now: Instant,
-    ) -> Result<Option<ClientId>, Refusal> {
-        let of_user = self.all.iter().filter(|client| client.peer.uid == peer.uid).count();
-        let clients_max = if peer.uid == 0 { CLIENTS_MAX } else { CLIENTS_MAX - CLIENTS_OF_ROOT };
+    /// Whether a user may have another connection.
+    pub(super) fn check_room(&self, uid: u32) -> Result<(), Refusal> {
+        let of_user = self.all.iter().filter(|client| client.peer.uid == uid).count();
+        let clients_max = if uid == 0 { CLIENTS_MAX } else { CLIENTS_MAX - CLIENTS_OF_ROOT };
         if of_user >= self.of_user_max {
             let sentence = format!(
-                "the broker has {of_user} connections of user {}, one for each process, and a user may have no more: \
-                 end some",
-                peer.uid
+                "the broker has {of_user} connections of user {uid}, one for each process, and a user may have no more: \
+                 end some"
             );
             let more = match (2 * of_user).min(CLIENTS_MAX - CLIENTS_OF_ROOT) {
                 more if more > of_user => format!(", or start it with --user-connections {more}"),
@@ -188,6 +184,19 @@ impl Clients {
             let sentence = format!("the broker has {all} connections of all users, one for each process: end some");
             return Err(Refusal::new(libc::EUSERS, sentence));
         }
+        Ok(())
+    }
+
+    /// Accepts a connection of a user that is served, for which there is room. Returns the one that
+    /// has to go for it.
+    pub(super) fn add(
+        &mut self,
+        socket: OwnedFd,
+        peer: Peer,
+        program: Option<PathBuf>,
+        rights: ClientRights,
+        now: Instant,
+    ) -> Option<ClientId> {
         let idle = self.all.iter().filter(|client| client.is_idle());
         let goes = match idle.clone().count() {
             ..IDLE_MAX => None,
@@ -207,27 +216,33 @@ impl Clients {
             is_known,
             queue,
             lent,
+            has_closed: false,
             waits,
             memory: 0,
             icmp_errors,
             lost: VecDeque::new(),
             resolves: (now, 0),
         });
-        Ok(goes)
+        goes
     }
 
-    /// Gives a client's order its memory, if its user may have that much beside what his other
+    /// Gives a client's request its memory, if its user may have that much beside what his other
     /// clients have and wait for. Root has no bound.
-    pub(super) fn order(&mut self, id: ClientId, order: QueueRequest, of_user_max: u64) -> Result<(), Refusal> {
+    pub(super) fn request_queue(
+        &mut self,
+        id: ClientId,
+        request: QueueRequest,
+        of_user_max: u64,
+    ) -> Result<(), Refusal> {
         let Some(uid) = self.get(id).map(|client| client.peer.uid) else { return Ok(()) };
         let others = self.all.iter().filter(|client| client.peer.uid == uid && client.id != id);
-        let memory = others.map(|client| client.memory).fold(order.umem_len, u64::saturating_add);
+        let memory = others.map(|client| client.memory).fold(request.umem_len, u64::saturating_add);
         if uid != ROOT && memory > of_user_max {
             return Err(too_much(uid, memory, of_user_max, "end programs of his"));
         }
         if let Some(client) = self.get(id) {
-            client.memory = order.umem_len;
-            client.waits = Some(WaitingRequest { order, since: Instant::now(), tries: 0 });
+            client.memory = request.umem_len;
+            client.waits = Some(WaitingRequest { request, since: Instant::now(), tries: 0 });
         }
         Ok(())
     }
@@ -348,12 +363,29 @@ impl Clients {
         if let (Some(queue), Some(Lent::Queue(_))) = (removed.queue, &removed.lent) {
             self.left.insert(queue, removed.rights.clone());
         }
-        if let Some(lent) = removed.lent.as_ref().filter(|_| removed.peer.uid != ROOT)
-            && let Ok(memory) = KeptMemory::watch(lent.memory())
-        {
-            self.kept.push(Kept { uid: removed.peer.uid, bytes: removed.memory, memory });
+        if let Some(lent) = &removed.lent {
+            self.keep(removed.peer.uid, lent, removed.memory);
         }
         Some(removed)
+    }
+
+    /// Takes the queue from a client that has closed it. Returns its number, if the client had one.
+    pub(super) fn take_closed(&mut self, id: ClientId) -> Option<u16> {
+        let client = self.get(id).filter(|client| client.has_closed)?;
+        let (uid, bytes) = (client.peer.uid, core::mem::take(&mut client.memory));
+        client.has_closed = false;
+        let (lent, queue) = (client.lent.take()?, client.queue.take()?);
+        self.keep(uid, &lent, bytes);
+        Some(queue)
+    }
+
+    /// Counts what has been lent for its user for as long as a process has it.
+    fn keep(&mut self, uid: u32, lent: &Lent, bytes: u64) {
+        if uid != ROOT
+            && let Ok(memory) = KeptMemory::watch(lent.memory())
+        {
+            self.kept.push(Kept { uid, bytes, memory });
+        }
     }
 
     /// Packet buffers that no process has any more count for nobody. Two system calls for each of
@@ -406,7 +438,9 @@ mod tests {
     /// A connection without a hello, and the one that had to go for it.
     fn connect(clients: &mut Clients, uid: u32, rights: ClientRights) -> Result<(ClientId, Option<ClientId>), Refusal> {
         let (socket, peer) = (File::open("/dev/null").unwrap().into(), Peer { pid: 0, uid, groups: vec![] });
-        clients.add(socket, peer, None, rights, Instant::now()).map(|goes| (ClientId(clients.next), goes))
+        clients.check_room(uid)?;
+        let goes = clients.add(socket, peer, None, rights, Instant::now());
+        Ok((ClientId(clients.next), goes))
     }
 
     fn stock(queues: u16) -> Stock<'static> {
@@ -549,29 +583,31 @@ mod tests {
             address: 0,
         };
         let [first, second, other, root] = [1000, 1000, 1001, 0].map(|uid| add(&mut clients, uid).unwrap());
-        clients.order(first, mib(60), 100 << 20).unwrap();
-        let refusal = clients.order(second, mib(41), 100 << 20).unwrap_err();
+        clients.request_queue(first, mib(60), 100 << 20).unwrap();
+        let refusal = clients.request_queue(second, mib(41), 100 << 20).unwrap_err();
         assert!(refusal.errno == libc::ENOMEM && refusal.sentence.contains("--user-memory 102"), "{refusal:?}");
         assert!(clients.get(second).unwrap().waits.is_none());
-        clients.order(second, mib(40), 100 << 20).unwrap();
-        clients.order(first, mib(60), 100 << 20).unwrap();
-        clients.order(other, mib(100), 100 << 20).unwrap();
-        clients.order(root, mib(101), 100 << 20).unwrap();
+        clients.request_queue(second, mib(40), 100 << 20).unwrap();
+        clients.request_queue(first, mib(60), 100 << 20).unwrap();
+        clients.request_queue(other, mib(100), 100 << 20).unwrap();
+        clients.request_queue(root, mib(101), 100 << 20).unwrap();
         clients.remove(second).unwrap();
         let third = add(&mut clients, 1000).unwrap();
-        clients.order(third, mib(40), 100 << 20).unwrap();
+        clients.request_queue(third, mib(40), 100 << 20).unwrap();
     }
 
     /// A client with packet buffers in place of a queue, and what its process has of them.
     fn with_memory(clients: &mut Clients, mib: u64, of_user_max: u64) -> Result<(ClientId, File), Refusal> {
-        let order = QueueRequest { umem_len: mib << 20, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64, address: 0 };
+        let request =
+            QueueRequest { umem_len: mib << 20, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64, address: 0 };
         let id = add(clients, 1000)?;
-        let ordered = clients.order(id, order, of_user_max).and_then(|()| clients.check_kept(id, of_user_max));
-        if let Err(refusal) = ordered {
+        let requested =
+            clients.request_queue(id, request, of_user_max).and_then(|()| clients.check_kept(id, of_user_max));
+        if let Err(refusal) = requested {
             clients.remove(id);
             return Err(refusal);
         }
-        let (_, end) = ForwardedQueue::make(&order).unwrap();
+        let (_, end) = ForwardedQueue::make(&request).unwrap();
         let lent = Lent::Forwarded(end);
         let theirs = lent.descriptors()[1].try_clone_to_owned().unwrap().into();
         clients.get(id).unwrap().lent = Some(lent);

@@ -1,4 +1,4 @@
-//! What clients order and get, and whose turn it is. A try may make a client's packet buffers, so
+//! What clients request and get, and whose turn it is. A try may make a client's packet buffers, so
 //! there is one in each turn of the broker's loop.
 
 use std::fs::File;
@@ -12,10 +12,10 @@ use crate::device::broker::request::QueueRequest;
 #[cfg(feature = "mlx5")]
 use crate::device::mlx5::lend::LentNic;
 
-/// What a client has ordered and not got yet.
+/// What a client has requested and not got yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitingRequest {
-    pub(super) order: QueueRequest,
+    pub(super) request: QueueRequest,
     pub(super) since: Instant,
     /// How often the kernel has not given a queue for it.
     pub(super) tries: usize,

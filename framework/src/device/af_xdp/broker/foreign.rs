@@ -28,7 +28,7 @@ pub(super) struct ForeignUmem {
 impl ForeignUmem {
     /// Chunks of `chunk_len`, a power of two.
     pub(super) fn new(region: Region, chunk_len: usize) -> Self {
-        assert!(chunk_len.is_power_of_two() && chunk_len > FRAME_OFFSET, "the order was checked");
+        assert!(chunk_len.is_power_of_two() && chunk_len > FRAME_OFFSET, "the request was checked");
         Self { region, chunk_len }
     }
 

@@ -128,17 +128,17 @@ pub(crate) fn map_rings(file: &File, rx_len: u32, tx_len: u32) -> io::Result<Rin
 }
 
 impl ForwardedQueue {
-    /// Makes the memory, the rings and the sockets of a queue as the client has ordered it.
-    pub(crate) fn make(order: &QueueRequest) -> io::Result<(Self, ForwardedEnd)> {
-        let (rx_len, tx_len) = (order.rx_ring_len, order.tx_ring_len);
-        let (at, memory) = (Places::of(rx_len, tx_len), sys::memory(order.umem_len as usize)?);
-        let region = Region::shared(&memory, order.umem_len as usize)
+    /// Makes the memory, the rings and the sockets of a queue as the client has requested it.
+    pub(crate) fn make(request: &QueueRequest) -> io::Result<(Self, ForwardedEnd)> {
+        let (rx_len, tx_len) = (request.rx_ring_len, request.tx_ring_len);
+        let (at, memory) = (Places::of(rx_len, tx_len), sys::memory(request.umem_len as usize)?);
+        let region = Region::shared(&memory, request.umem_len as usize)
             .map_err(|error| io::Error::new(io::ErrorKind::OutOfMemory, error.to_string()))?;
         let rings = sys::memory(at.len)?;
         let (socket, theirs) = UnixDatagram::pair()?;
         socket.set_nonblocking(true)?;
         let this = Self {
-            umem: ForeignUmem::new(region, order.chunk_len as usize),
+            umem: ForeignUmem::new(region, request.chunk_len as usize),
             fill: ConsumerRing::map(&rings, at.fill as u64, &OFFSETS, rx_len)?,
             completion: ProducerRing::map(&rings, at.completion as u64, &OFFSETS, tx_len)?,
             rx: ProducerRing::map(&rings, at.rx as u64, &OFFSETS, rx_len)?,
@@ -318,11 +318,11 @@ pub(crate) struct HostileClient {
 
 #[cfg(test)]
 impl HostileClient {
-    pub(crate) fn new(end: &ForwardedEnd, order: &QueueRequest, seed: u64) -> Self {
-        assert!(order.rx_ring_len == order.tx_ring_len, "one length is simpler");
-        let (rings, slots) = (end.rings.try_clone().unwrap(), order.tx_ring_len.into());
+    pub(crate) fn new(end: &ForwardedEnd, request: &QueueRequest, seed: u64) -> Self {
+        assert!(request.rx_ring_len == request.tx_ring_len, "one length is simpler");
+        let (rings, slots) = (end.rings.try_clone().unwrap(), request.tx_ring_len.into());
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        Self { rings, at: Places::of(order.rx_ring_len, order.tx_ring_len), slots, random }
+        Self { rings, at: Places::of(request.rx_ring_len, request.tx_ring_len), slots, random }
     }
 
     /// Xorshift.

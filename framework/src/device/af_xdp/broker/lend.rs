@@ -12,7 +12,7 @@ use crate::device::broker::request::{QueueRequest, too_large};
 use crate::device::broker::sys;
 use crate::mem::{Layout, Region};
 
-/// The smallest ring, and the smaller chunk, of an order.
+/// The smallest ring, and the smaller chunk, of a request.
 pub(super) const RING_LEN_MIN: u32 = 64;
 const CHUNK_LEN_MIN: u32 = 2048;
 
@@ -48,20 +48,20 @@ impl QueueRequest {
 impl LentQueue {
     /// Makes the memory and binds a socket to the queue that is wanted. Nothing of it is mapped
     /// here afterwards.
-    pub(crate) fn make(order: &QueueRequest, wanted: &Wanted<'_>) -> Result<Self, AfXdpSetupError> {
+    pub(crate) fn make(request: &QueueRequest, wanted: &Wanted<'_>) -> Result<Self, AfXdpSetupError> {
         let sockets = (0..TRIES_MAX).map(|_| open()).collect::<Result<_, _>>()?;
         let no_memory = |error| AfXdpSetupError::system("making packet buffers", error);
-        let memory = sys::memory(order.umem_len as usize).map_err(no_memory)?;
-        let region = Region::shared(&memory, order.umem_len as usize).map_err(|error| {
+        let memory = sys::memory(request.umem_len as usize).map_err(no_memory)?;
+        let region = Region::shared(&memory, request.umem_len as usize).map_err(|error| {
             AfXdpSetupError::broker(libc::ENOMEM, format!("packet buffers cannot be mapped: {error}"))
         })?;
         let prepare = |socket: OwnedFd| {
-            register_for_another(&socket, &region, order.chunk_len as usize)
+            register_for_another(&socket, &region, request.chunk_len as usize)
                 .map_err(|error| AfXdpSetupError::system("sharing the pool with the kernel (XDP_UMEM_REG)", error))?;
             make_rings(&socket, wanted)?;
             Ok(socket)
         };
-        let layout = Layout::umem(order.chunk_len as usize);
+        let layout = Layout::umem(request.chunk_len as usize);
         let (socket, flags) = bind_first(sockets, layout, wanted, prepare, |socket| socket)?;
         let has = |flag| flags & flag != 0;
         Ok(Self { socket, memory, zero_copy: has(libc::XDP_ZEROCOPY), multi_buffer: has(libc::XDP_USE_SG) })
@@ -81,8 +81,8 @@ impl LentQueue {
         };
         let (rx_ring_len, tx_ring_len) = (RING_LEN_MIN, RING_LEN_MIN);
         let umem_len = 2 * u64::from(RING_LEN_MIN) * u64::from(CHUNK_LEN_MIN);
-        let order = QueueRequest { umem_len, chunk_len: CHUNK_LEN_MIN, rx_ring_len, tx_ring_len, address: 0 };
-        match Self::make(&order, &wanted) {
+        let request = QueueRequest { umem_len, chunk_len: CHUNK_LEN_MIN, rx_ring_len, tx_ring_len, address: 0 };
+        match Self::make(&request, &wanted) {
             Err(AfXdpSetupError::QueueBusy { .. }) => Ok(false),
             made => made.map(|_| true),
         }
@@ -124,10 +124,10 @@ mod tests {
                 frame_len_max: 1518,
                 patience: RELEASE_MAX,
             };
-            let order =
+            let request =
                 QueueRequest { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64, address: 0 };
             assert!(LentQueue::is_free(&wanted).unwrap());
-            let lent = LentQueue::make(&order, &wanted).unwrap();
+            let lent = LentQueue::make(&request, &wanted).unwrap();
             assert!(!LentQueue::is_free(&wanted).unwrap(), "it is lent");
             let elsewhere = Interface::find("veth1").unwrap();
             let refused = bind(&lent.socket, elsewhere.index, 0, libc::XDP_COPY).unwrap_err();
@@ -157,11 +157,11 @@ mod tests {
     }
 
     #[test]
-    fn order_that_no_client_of_ours_makes_is_refused() {
+    fn request_that_no_client_of_ours_makes_is_refused() {
         let sound =
             QueueRequest { umem_len: 128 * 2048, chunk_len: 2048, rx_ring_len: 64, tx_ring_len: 64, address: 0 };
-        let check = |order: QueueRequest, says: &str| {
-            let refused = order.check(1 << 20).unwrap_err();
+        let check = |request: QueueRequest, says: &str| {
+            let refused = request.check(1 << 20).unwrap_err();
             assert!(refused.contains(says), "{refused}");
         };
         sound.check(1 << 20).unwrap();

@@ -94,9 +94,9 @@ impl Cable {
                     send(Reply::Welcome(welcome), &[theirs.as_fd()]);
                 }
                 Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } => {
-                    let order = QueueRequest { umem_len, chunk_len, rx_ring_len, tx_ring_len, address };
-                    order.check(256 << 20).unwrap();
-                    let (queue, end) = ForwardedQueue::make(&order).unwrap();
+                    let request = QueueRequest { umem_len, chunk_len, rx_ring_len, tx_ring_len, address };
+                    request.check(256 << 20).unwrap();
+                    let (queue, end) = ForwardedQueue::make(&request).unwrap();
                     self.queues().push(queue);
                     let reply = Reply::Opened { umem_len, zero_copy: false, multi_buffer: true, forwarded: true };
                     send(reply, &end.descriptors());

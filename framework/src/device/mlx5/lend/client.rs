@@ -194,18 +194,18 @@ impl LentQueue {
     pub(crate) fn region(&mut self, layout: Layout, buffers: usize) -> Result<Region, DeviceError> {
         let len = layout.region_len(buffers).next_multiple_of(page_len());
         let place = Reservation::new(len).map_err(|error| failed("addresses for the pool", &error))?;
-        let order = QueueRequest {
+        let request = QueueRequest {
             umem_len: len as u64,
             chunk_len: layout.data_room() as u32,
             rx_ring_len: self.config.rx_ring_len,
             tx_ring_len: self.config.tx_ring_len,
             address: place.address(),
         };
-        let (queue, [memory, device_file, wake]) = self.broker.borrow_nic(&order)?;
+        let (queue, [memory, device_file, wake]) = self.broker.borrow_nic(&request)?;
         let memory = File::from(memory);
         let region = Region::shared_in(&memory, place)
             .map_err(|error| failed("the memory of a broker", &io::Error::other(error.to_string())))?;
-        let rings = SharedRings::map(&memory, order.umem_len, queue.rings_len as usize)
+        let rings = SharedRings::map(&memory, request.umem_len, queue.rings_len as usize)
             .map_err(|error| failed("the rings of a broker's queue", &error))?;
         // The mapping keeps the file, and the file the queue and its rules in the NIC.
         let page = RegisterPage::map(device_file.as_fd(), queue.uar_page)

@@ -1,6 +1,5 @@
 //! The broker's part: a context, memory and rings for each client, and the rules of all.
 
-use core::mem::ManuallyDrop;
 use core::sync::atomic::Ordering;
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,11 +7,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::thread;
 
 use rdma_core_sys::verbs::RingMemory;
 
 use super::clock;
+use super::destructions::Destructions;
 use super::halves::{Frames, Halves};
 use super::shared::{SharedRings, Status, add, page_len};
 use crate::device::broker::message;
@@ -30,7 +29,7 @@ use crate::device::mlx5::setup::own_device::OwnDevice;
 use crate::device::mlx5::setup::own_queue::{self, ChannelEvents, CreatedRx, CreatedTx, ObjectMonitor, OwnQueue};
 use crate::device::mlx5::setup::parts::CqParts;
 use crate::device::steering::{Rule, RuleId, SteerError};
-use crate::device::{DeviceError, RxState};
+use crate::device::{DeviceError, DeviceErrorKind, RxState};
 use crate::mem::Region;
 use crate::sys::process::without_capabilities;
 
@@ -50,6 +49,10 @@ pub(crate) struct Lender {
     /// The queue of each rule, and its number there.
     rules: HashMap<RuleId, (u16, RuleId)>,
     next_rule: u32,
+    /// Queues of clients that have ended.
+    destructions: Destructions,
+    /// Errors of rings so far.
+    ring_errors: u64,
 }
 
 /// What a client gets: descriptors, and the description of its queue.
@@ -93,7 +96,14 @@ impl Lender {
             broker: None,
             ..config.clone()
         };
-        Ok(Self { port: OwnDevice::open(&config)?, queues: HashMap::new(), rules: HashMap::new(), next_rule: 0 })
+        Ok(Self {
+            port: OwnDevice::open(&config)?,
+            queues: HashMap::new(),
+            rules: HashMap::new(),
+            next_rule: 0,
+            destructions: Destructions::new(),
+            ring_errors: 0,
+        })
     }
 
     pub(crate) fn describe(&self) -> String {
@@ -138,8 +148,16 @@ impl Lender {
     }
 
     /// Makes queue `idx` for a client.
-    pub(crate) fn lend(&mut self, idx: u16, order: &QueueRequest) -> Result<LentNic, DeviceError> {
-        let (client, lent) = NicClient::make(&self.port, order)?;
+    pub(crate) fn lend(&mut self, idx: u16, request: &QueueRequest) -> Result<LentNic, DeviceError> {
+        if self.destructions.is_full() {
+            let sentence = format!(
+                "the NIC has not destroyed {} queues of earlier clients, whose processes keep it from that: end these \
+                 processes, or start the broker again",
+                self.destructions.count()
+            );
+            return Err(DeviceError::new(DeviceErrorKind::ResourceLimit, sentence));
+        }
+        let (client, lent) = NicClient::make(&self.port, request)?;
         self.queues.insert(idx, client);
         Ok(lent)
     }
@@ -173,8 +191,18 @@ impl Lender {
     fn destroy_if_over(&mut self, idx: u16) {
         let is_over = self.queues.get(&idx).is_some_and(|client| client.halves.has_ended() && client.rule_count == 0);
         if is_over && let Some(client) = self.queues.remove(&idx) {
-            client.destroy_beside();
+            self.destructions.add(|| client.destroy());
         }
+    }
+
+    /// How many queues of clients that have ended are not destroyed yet.
+    pub(crate) fn ending(&self) -> usize {
+        self.destructions.count()
+    }
+
+    /// Errors of the rings of all clients so far.
+    pub(crate) fn ring_errors(&self) -> u64 {
+        self.ring_errors
     }
 
     pub(crate) fn steer(&mut self, rule: &Rule, idx: u16) -> Result<RuleId, SteerError> {
@@ -235,8 +263,9 @@ impl Lender {
                 // A client that has not read the last one is awake.
                 let _ = sys::send(&client.wake, &WAKE, &[]);
             }
-            client.tell();
+            self.ring_errors += client.tell();
         }
+        self.destructions.start();
     }
 }
 
@@ -252,17 +281,17 @@ impl LentNic {
 }
 
 impl NicClient {
-    fn make(port: &OwnDevice, order: &QueueRequest) -> Result<(Self, LentNic), DeviceError> {
+    fn make(port: &OwnDevice, request: &QueueRequest) -> Result<(Self, LentNic), DeviceError> {
         let info = port.port.info();
         let no_memory = |error| Mlx5SetupError::System { device: info.name.clone(), doing: "lending memory", error };
-        let rings_len = rings_len(info.frame_len_max, order, page_len());
-        let memory = sys::memory(order.umem_len as usize + rings_len).map_err(no_memory)?;
-        let region = Region::shared(&memory, order.umem_len as usize)
+        let rings_len = rings_len(info.frame_len_max, request, page_len());
+        let memory = sys::memory(request.umem_len as usize + rings_len).map_err(no_memory)?;
+        let region = Region::shared(&memory, request.umem_len as usize)
             .map_err(|error| no_memory(io::Error::other(error.to_string())))?;
-        let rings = Arc::new(SharedRings::map(&memory, order.umem_len, rings_len).map_err(no_memory)?);
+        let rings = Arc::new(SharedRings::map(&memory, request.umem_len, rings_len).map_err(no_memory)?);
         let config = Mlx5Config {
-            rx_ring_len: order.rx_ring_len,
-            tx_ring_len: order.tx_ring_len,
+            rx_ring_len: request.rx_ring_len,
+            tx_ring_len: request.tx_ring_len,
             frame_len_max: Some(info.frame_len_max),
             ..info.config.clone()
         };
@@ -278,10 +307,10 @@ impl NicClient {
         })?;
         let queue = device.take_queue(0)?;
         let (port, has_ended) = (Arc::clone(&device.port), Arc::default());
-        let data_room = order.chunk_len as usize;
-        let capacity = order.umem_len as usize / data_room.max(1);
+        let data_room = request.chunk_len as usize;
+        let capacity = request.umem_len as usize / data_room.max(1);
         let shape = queue.shape(data_room, capacity)?;
-        let registered = port.register_as(&Arc::new(region), order.address)?;
+        let registered = port.register_as(&Arc::new(region), request.address)?;
         let tx = queue.create_tx(&registered, &has_ended)?;
         let rx = queue.create_rx(shape, &registered, None, &has_ended)?;
         let described = describe(&rings, rings_len, &tx, &rx);
@@ -308,8 +337,8 @@ impl NicClient {
         Ok((client, LentNic { memory, device_file, wake: theirs.into(), queue: described }))
     }
 
-    /// Writes the status that the client reads.
-    fn tell(&self) {
+    /// Writes the status that the client reads. Returns how many errors of its rings are new.
+    fn tell(&self) -> u64 {
         let watch = &self.device.port.watch;
         let state = match watch.state() {
             RxState::Open => 0,
@@ -323,28 +352,25 @@ impl NicClient {
             clock::show(&self.rings, &relation);
         }
         add(self.rings.status(Status::OutOfBuffer), watch.take_out_of_buffer());
+        let mut errors = 0;
         for (fault, ring, completions) in [
             (self.rx_monitor.take_fault(), Status::RxFaults, Status::RxLosses),
             (self.tx_monitor.take_fault(), Status::TxFaults, Status::TxLosses),
         ] {
+            errors += u64::from(fault.is_some());
             match fault {
                 Some(RingError::Ring) => add(self.rings.status(ring), 1),
                 Some(RingError::Completions) => add(self.rings.status(completions), 1),
                 None => (),
             }
         }
+        errors
     }
 
-    /// Ends the queue on a thread of its own, which a hostile client may have wait for ever: it may
-    /// have put a queue of its own in the place of ours, whose notifications nobody acknowledges.
-    /// Until then the packet buffers count for its user.
-    fn destroy_beside(self) {
-        // Without a thread the objects stay until the broker ends: they are reset, and no rule
-        // leads to them.
-        let client = ManuallyDrop::new(self);
-        let _ = thread::Builder::new().name("lent queue".into()).spawn(|| ManuallyDrop::into_inner(client).destroy());
-    }
-
+    /// Ends the queue. A hostile client may have this wait for ever: it may have put a queue of its
+    /// own in the place of ours, whose notifications nobody acknowledges. Until then the packet
+    /// buffers count for its user.
+    ///
     /// libibverbs destroys a completion queue once its events were taken.
     fn destroy(mut self) {
         self.halves.close();
@@ -355,14 +381,15 @@ impl NicClient {
 impl Drop for Lender {
     /// Of a broker that ends, no client keeps it from that.
     fn drop(&mut self) {
-        self.queues.drain().for_each(|(_, client)| client.destroy_beside());
+        let Self { queues, destructions, .. } = self;
+        queues.drain().for_each(|(_, client)| destructions.add(|| client.destroy()));
     }
 }
 
-/// Bytes behind the packet buffers of an order, in whole pages.
-fn rings_len(frame_len_max: usize, order: &QueueRequest, page_len: usize) -> usize {
-    let segments = frame_len_max.div_ceil((order.chunk_len as usize).max(1)).next_power_of_two();
-    let (rx, tx) = (order.rx_ring_len as usize, order.tx_ring_len as usize);
+/// Bytes behind the packet buffers of a request, in whole pages.
+fn rings_len(frame_len_max: usize, request: &QueueRequest, page_len: usize) -> usize {
+    let segments = frame_len_max.div_ceil((request.chunk_len as usize).max(1)).next_power_of_two();
+    let (rx, tx) = (request.rx_ring_len as usize, request.tx_ring_len as usize);
     // Of each: descriptors and completions, of which libmlx5 may make twice as many.
     let len = rx * (16 * segments + 2 * 64) + tx * (64 + 2 * 64);
     len.next_multiple_of(page_len) + PAGES_BESIDE * page_len

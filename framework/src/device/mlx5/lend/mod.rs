@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  program (no capability)                      broker (root)
-//!  LentQueue ──── order: bytes, address ──────▶ Lender: a context for each client
+//!  LentQueue ──── request: bytes, address ─────▶ Lender: a context for each client
 //!            ◀─── memory: buffers, status,      ├ registers the memory, at the client's address
 //!                 rings, doorbell records       ├ makes queue pairs, whose rings are there
 //!            ◀─── the device's file             └ installs and removes rules
@@ -19,6 +19,7 @@
 
 mod client;
 mod clock;
+mod destructions;
 mod halves;
 mod lender;
 #[allow(unsafe_code)]

@@ -125,7 +125,8 @@ impl Device for Mlx5Device {
     }
 
     /// A queue may be taken again after both its halves were dropped, which is necessary once its
-    /// completions are lost. When it is open again, its rules are installed again.
+    /// completions are lost. When it is open again, its rules are installed again; those of a
+    /// broker's queue end with it, and are to be set again.
     fn take_queue(&mut self, idx: u16) -> Result<Mlx5Queue, DeviceError> {
         Ok(Mlx5Queue(match &mut self.0 {
             Port::Own(device) => Source::Own(device.take_queue(idx)?),

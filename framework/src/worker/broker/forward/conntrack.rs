@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::dispatch::{ClientIdx, Recipients};
-use super::packet::{Ends, Packet};
+use super::packet::{Ends, Numbers, Packet};
 use crate::wire::tcp::TcpFlags;
 
 /// The most connections of a client: as many as the library of `wirepath run` has.
@@ -22,6 +22,10 @@ const GONE: ClientIdx = ClientIdx::MAX;
 /// The most connections of clients that are gone.
 const GONE_MAX: usize = 65_536;
 
+/// How far from the expected byte a segment may begin that says which one comes next: as much as
+/// is lost in a row. A stranger who knows both ends but no number meets it once in 16,384 times.
+const JUMP_MAX: i32 = 128 * 1024;
+
 /// All connections.
 #[derive(Default)]
 pub(super) struct ConnTrack {
@@ -36,6 +40,41 @@ struct Connection {
     ends: End,
     /// The client that had the connection before, and has handed it over.
     from: Option<ClientIdx>,
+    /// The number of the byte that the peer sends next, as far as its segments say; `None` where
+    /// nothing has.
+    next: Option<u32>,
+}
+
+impl Connection {
+    /// A connection that is open.
+    fn open(client: ClientIdx, next: Option<u32>, now: Instant) -> Self {
+        Self { client, last: now, ends: End::default(), from: None, next }
+    }
+
+    /// Notes what a received segment says. The client's TCP judges the segment; but one that does
+    /// not belong to the connection must not end it here, because a connection that is over is
+    /// forgotten, and then another client resets it.
+    fn hear(&mut self, flags: TcpFlags, numbers: &Numbers) {
+        let Numbers { seq, len, .. } = *numbers;
+        let expected = self.next.unwrap_or(seq);
+        if flags.contains(TcpFlags::RST) {
+            // RFC 5961 3.2: the exact number. What the peer has sent meanwhile may be lost, so one
+            // that is genuine may not be seen as such; its connection is remembered for longer.
+            if self.next == Some(seq) {
+                self.ends = End::RESET;
+            }
+            return;
+        }
+        if (seq.wrapping_sub(expected) as i32).unsigned_abs() > JUMP_MAX as u32 {
+            return;
+        }
+        let has_fin = flags.contains(TcpFlags::FIN);
+        self.ends.theirs |= has_fin;
+        let end = seq.wrapping_add(len).wrapping_add(has_fin.into());
+        if (end.wrapping_sub(expected) as i32) > 0 || self.next.is_none() {
+            self.next = Some(end);
+        }
+    }
 }
 
 /// Which ends have closed.
@@ -66,10 +105,7 @@ impl ConnTrack {
             return Some(Recipients::None);
         }
         connection.last = now;
-        connection.ends.theirs |= packet.flags.contains(TcpFlags::FIN);
-        if packet.flags.contains(TcpFlags::RST) {
-            connection.ends = End::RESET;
-        }
+        connection.hear(packet.flags, &packet.numbers);
         Some(Recipients::One(connection.client))
     }
 
@@ -86,15 +122,17 @@ impl ConnTrack {
 
     /// A client has answered a SYN: the connection is its, unless it is another's. One that finds
     /// no room is not remembered, and the hash finds its client as long as none comes or goes.
-    pub(super) fn begin(&mut self, client: ClientIdx, ends: Ends, now: Instant) {
+    /// `next` is the number of the first byte that the peer sends.
+    pub(super) fn begin(&mut self, client: ClientIdx, ends: Ends, next: u32, now: Instant) {
         if !self.is_anothers(client, &ends) && self.has_room(client) {
-            self.insert(ends, Connection { client, last: now, ends: End::default(), from: None });
+            self.insert(ends, Connection::open(client, Some(next), now));
         }
     }
 
     /// A client has handed a connection over to another one.
     pub(super) fn give(&mut self, from: ClientIdx, client: ClientIdx, ends: &Ends, now: Instant) {
-        self.insert(*ends, Connection { client, last: now, ends: End::default(), from: Some(from) });
+        let next = self.connections.get(ends).and_then(|before| before.next);
+        self.insert(*ends, Connection { from: Some(from), ..Connection::open(client, next, now) });
     }
 
     fn insert(&mut self, ends: Ends, connection: Connection) {
@@ -145,7 +183,7 @@ impl ConnTrack {
             let is_kept = connection.ends.ours && orphans < GONE_MAX;
             if is_kept {
                 orphans += 1;
-                *connection = Connection { client: GONE, last: now, ends: End::RESET, from: None };
+                *connection = Connection { ends: End::RESET, ..Connection::open(GONE, None, now) };
             }
             is_kept
         });

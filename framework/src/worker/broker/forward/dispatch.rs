@@ -177,7 +177,7 @@ impl Dispatch {
     /// The clients that get a received frame.
     #[inline]
     pub(super) fn of(&mut self, packet: &Packet, now: Instant) -> Recipients {
-        let Packet { ends, flags } = packet;
+        let Packet { ends, flags, .. } = packet;
         if let Some(client) = self.exact.get(ends) {
             return Recipients::One(*client);
         }
@@ -219,13 +219,13 @@ impl Dispatch {
     /// belongs to the client that listens there, unless it already belongs to another.
     #[inline]
     pub(super) fn sent(&mut self, client: ClientIdx, packet: &Packet, now: Instant) {
-        let Packet { ends, flags } = packet;
+        let Packet { ends, flags, numbers } = packet;
         if ends.protocol != Protocol::TCP.0 || !flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST) {
             return;
         }
         if flags.contains(TcpFlags::SYN) {
             if flags.contains(TcpFlags::ACK) && self.has_port(client, ends) {
-                self.connections.begin(client, *ends, now);
+                self.connections.begin(client, *ends, numbers.ack, now);
             }
             return;
         }
@@ -306,8 +306,10 @@ const ANYONE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
 #[cfg(test)]
 mod tests {
+
     use super::*;
     use crate::worker::broker::forward::conntrack::{CONNECTIONS_MAX, OVER};
+    use crate::worker::broker::forward::packet::Numbers;
 
     const SYN: TcpFlags = TcpFlags::SYN;
     const ACK: TcpFlags = TcpFlags::ACK;
@@ -322,7 +324,13 @@ mod tests {
 
     fn packet(port: u16, flags: TcpFlags) -> Packet {
         let remote = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 9), port);
-        Packet { ends: Ends { protocol: Protocol::TCP.0, local: local(), remote }, flags }
+        let ends = Ends { protocol: Protocol::TCP.0, local: local(), remote };
+        Packet { ends, flags, numbers: Numbers::default() }
+    }
+
+    /// A segment whose first byte has this number.
+    fn numbered(flags: TcpFlags, seq: u32, len: u32) -> Packet {
+        Packet { numbers: Numbers { seq, ack: 0, len }, ..packet(5, flags) }
     }
 
     /// Clients 0, 1 and 2 share a port.
@@ -442,6 +450,45 @@ mod tests {
         assert_eq!(dispatch.connections.len(), 0);
     }
 
+    /// RFC 5961 3: a reset counts where it continues what the peer has sent.
+    #[test]
+    fn reset_that_does_not_continue_the_connection_ends_it_for_nobody() {
+        let (mut dispatch, now) = shared();
+        let client = one(dispatch.of(&packet(5, SYN), now));
+        let accepted = Packet { numbers: Numbers { seq: 7, ack: u32::MAX, len: 0 }, ..packet(5, SYN | ACK) };
+        dispatch.sent(client, &accepted, now);
+        dispatch.set_listening(client, &flow(Protocol::TCP), false, now);
+        let of = |dispatch: &mut Dispatch, packet, at| one(dispatch.of(&packet, at));
+        assert_eq!(of(&mut dispatch, numbered(ACK, u32::MAX, 100), now), client);
+        // Neither these nor a stranger's data, after which the next reset would count.
+        for seq in [0, 98, 100, 1 << 31] {
+            assert_eq!(of(&mut dispatch, numbered(TcpFlags::RST, seq, 0), now), client, "its TCP judges");
+        }
+        of(&mut dispatch, numbered(ACK, 1 << 30, 100), now);
+        of(&mut dispatch, numbered(TcpFlags::RST, (1 << 30) + 100, 0), now);
+        of(&mut dispatch, numbered(TcpFlags::FIN, 1 << 30, 0), now);
+        dispatch.sent(client, &packet(5, TcpFlags::FIN | ACK), now);
+        let later = now + OVER + SWEEP_INTERVAL;
+        dispatch.sweep(later);
+        assert_eq!(of(&mut dispatch, numbered(SYN, 9, 0), later), client, "it is open");
+        assert_eq!(of(&mut dispatch, numbered(TcpFlags::RST, 99, 0), later), client);
+        assert_ne!(of(&mut dispatch, numbered(SYN, 9, 0), later), client, "the peer has ended it");
+    }
+
+    #[test]
+    fn reset_of_a_connection_that_was_handed_over_counts_where_it_continues_it() {
+        let (mut dispatch, now) = shared();
+        let client = one(dispatch.of(&packet(5, SYN), now));
+        dispatch.sent(client, &packet(5, SYN | ACK), now);
+        one(dispatch.of(&numbered(ACK, 0, 100), now));
+        let next = dispatch.hand_over(client, &packet(5, ACK).ends, now).unwrap();
+        one(dispatch.of(&numbered(TcpFlags::RST, 7, 0), now));
+        assert_eq!(one(dispatch.of(&numbered(SYN, 9, 0), now)), next, "it is open");
+        one(dispatch.of(&numbered(TcpFlags::RST, 100, 0), now));
+        dispatch.set_listening(next, &flow(Protocol::TCP), false, now);
+        assert_ne!(one(dispatch.of(&numbered(SYN, 9, 0), now)), next);
+    }
+
     #[test]
     fn connections_of_a_client_that_gave_its_port_back_are_of_who_has_the_port_next() {
         let now = Instant::now();
@@ -460,7 +507,7 @@ mod tests {
         let at = |port| Flow { destination: SocketAddrV4::new(*local().ip(), port), ..flow(Protocol::TCP) };
         let packet_to = |port, flags| {
             let ends = Ends { local: at(port).destination, ..packet(5, flags).ends };
-            Packet { ends, flags }
+            Packet { ends, ..packet(5, flags) }
         };
         for port in 80..84 {
             dispatch.add(0, &at(port));
@@ -538,7 +585,7 @@ mod tests {
         let to_group = Flow { destination: group, ..flow(Protocol::UDP) };
         (0..2).for_each(|client| dispatch.add(client, &to_group));
         let ends = Ends { protocol: Protocol::UDP.0, local: group, remote: local() };
-        assert_eq!(dispatch.of(&Packet { ends, flags: TcpFlags(0) }, now), Recipients::All);
+        assert_eq!(dispatch.of(&Packet { ends, ..packet(5, TcpFlags(0)) }, now), Recipients::All);
         assert_eq!(dispatch.members(&ends).collect::<Vec<_>>(), [0, 1]);
     }
 

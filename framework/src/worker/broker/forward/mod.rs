@@ -111,9 +111,9 @@ impl Forwarder {
         for socket in [&wake, &woken] {
             socket.set_nonblocking(true).map_err(|error| error.to_string())?;
         }
-        let (commands, orders) = channel();
+        let (commands, requests) = channel();
         let (started, is_started) = channel();
-        let work = move || match Work::open(queues, frame_len_max, &scope, orders, woken) {
+        let work = move || match Work::open(queues, frame_len_max, &scope, requests, woken) {
             Ok(work) => {
                 let _ = started.send(Ok(()));
                 work.run();

@@ -20,9 +20,22 @@ pub(super) struct Packet {
     pub(super) ends: Ends,
     /// The flags of TCP; none for UDP.
     pub(super) flags: TcpFlags,
+    /// The numbers of TCP; zeros for UDP.
+    pub(super) numbers: Numbers,
+}
+
+/// Sequence numbers of a segment (RFC 9293 3.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Numbers {
+    pub(super) seq: u32,
+    pub(super) ack: u32,
+    /// Bytes of its payload, as its headers say.
+    pub(super) len: u32,
 }
 
 const ETHERNET_LEN: usize = 12;
+/// The fields of a TCP header that are read: all before its window.
+const TCP_FIXED_LEN: usize = 14;
 const IPV4: u16 = 0x0800;
 const TAGS: [u16; 2] = [0x8100, 0x88a8];
 /// The flag and the offset of a fragment (RFC 791 3.1).
@@ -60,20 +73,26 @@ impl Packet {
         let address = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
         let ports = header_len;
         let (source, destination) = (word(ports)?, word(ports + 2)?);
-        let flags = match Protocol(protocol) {
-            Protocol::TCP => TcpFlags(*frame.get(ports + 13)?),
-            Protocol::UDP => TcpFlags(0),
+        let (flags, numbers) = match Protocol(protocol) {
+            Protocol::TCP => {
+                let tcp = frame.get(ports..ports + TCP_FIXED_LEN)?;
+                let number = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
+                let headers_len = header_len + usize::from(tcp[12] >> 4) * 4;
+                let len = usize::from(u16::from_be_bytes([header[2], header[3]])).saturating_sub(headers_len);
+                (TcpFlags(tcp[13]), Numbers { seq: number(4), ack: number(8), len: len as u32 })
+            }
+            Protocol::UDP => (TcpFlags(0), Numbers::default()),
             _ => return None,
         };
         let (local, remote) = (SocketAddrV4::new(address(16), destination), SocketAddrV4::new(address(12), source));
-        Some(Self { ends: Ends { protocol, local, remote }, flags })
+        Some(Self { ends: Ends { protocol, local, remote }, flags, numbers })
     }
 
     /// Parses a frame that a client sends: the frame's destination is the remote end.
     #[inline]
     pub(super) fn sent(frame: &[u8]) -> Option<Self> {
-        let Self { ends: Ends { protocol, local, remote }, flags } = Self::received(frame)?;
-        Some(Self { ends: Ends { protocol, local: remote, remote: local }, flags })
+        let Self { ends: Ends { protocol, local, remote }, flags, numbers } = Self::received(frame)?;
+        Some(Self { ends: Ends { protocol, local: remote, remote: local }, flags, numbers })
     }
 }
 
@@ -89,7 +108,7 @@ mod tests {
         }
         frame.extend([8, 0, 0x45 + options as u8, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 9, 192, 0, 2, 1]);
         frame.extend(vec![1; options * 4]);
-        frame.extend([1, 187, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 2, 0, 0, 0, 0, 0, 0]);
+        frame.extend([1, 187, 0, 80, 0, 0, 1, 2, 0, 0, 3, 4, 0x50, 2, 0, 0, 0, 0, 0, 0]);
         frame
     }
 
@@ -100,6 +119,7 @@ mod tests {
             let packet = Packet::received(&segment(tag, options)).unwrap();
             assert_eq!(packet.ends, Ends { protocol: 6, local: at(1, 80), remote: at(9, 443) });
             assert_eq!(packet.flags, TcpFlags::SYN);
+            assert_eq!((packet.numbers.seq, packet.numbers.ack), (0x0102, 0x0304));
             let sent = Packet::sent(&segment(tag, options)).unwrap();
             assert_eq!((sent.ends.local, sent.ends.remote), (at(9, 443), at(1, 80)));
         }

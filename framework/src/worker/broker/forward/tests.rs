@@ -27,9 +27,9 @@ impl Rig {
     fn new(seed: u64) -> Self {
         let (mut near, mut far) = pair("wire", MemoryConfig { slots: 64, ..MemoryConfig::default() });
         let block = Block::heap();
-        let ((_wake, woken), (_commands, orders)) = (UnixDatagram::pair().unwrap(), channel());
+        let ((_wake, woken), (_commands, requests)) = (UnixDatagram::pair().unwrap(), channel());
         let queues = vec![near.take_queue(0).unwrap()];
-        let mut work = Work::open(queues, FRAME_LEN_MAX, &block.scope("forward"), orders, woken).unwrap();
+        let mut work = Work::open(queues, FRAME_LEN_MAX, &block.scope("forward"), requests, woken).unwrap();
         let (queue, end) = ForwardedQueue::make(&ORDER).unwrap();
         let client = HostileClient::new(&end, &ORDER, seed);
         work.execute(Command::Add { place: 0, user: 0, queue: Box::new(queue) });

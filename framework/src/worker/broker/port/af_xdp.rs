@@ -59,16 +59,16 @@ impl LendingPort for AfXdpDevice {
         }
     }
 
-    fn check(&self, order: &QueueRequest, memory_max: u64) -> Result<(), String> {
-        order.check(memory_max)
+    fn check(&self, request: &QueueRequest, memory_max: u64) -> Result<(), String> {
+        request.check(memory_max)
     }
 
-    fn lend(&mut self, idx: u16, order: &QueueRequest) -> Result<Option<Lent>, DeviceError> {
-        Ok(Self::lend(self, idx, order)?.map(Lent::Queue))
+    fn lend(&mut self, idx: u16, request: &QueueRequest) -> Result<Option<Lent>, DeviceError> {
+        Ok(Self::lend(self, idx, request)?.map(Lent::Queue))
     }
 
-    fn is_free(&self, idx: u16, order: &QueueRequest) -> Result<bool, DeviceError> {
-        self.is_free(idx, order)
+    fn is_free(&self, idx: u16, request: &QueueRequest) -> Result<bool, DeviceError> {
+        self.is_free(idx, request)
     }
 
     fn connect(&mut self, idx: u16, lent: &Lent) -> io::Result<()> {

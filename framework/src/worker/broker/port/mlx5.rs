@@ -13,7 +13,7 @@ use crate::worker::broker::clients::CLIENTS_MAX;
 use crate::worker::broker::error::BrokerError;
 use crate::worker::broker::waiting::Lent;
 
-/// Of the orders that `Mlx5Config` allows.
+/// Of the requests that `Mlx5Config` allows.
 const RING_LENS: core::ops::RangeInclusive<u32> = 8..=8192;
 /// Buffers that hold less would make a frame a long list of them.
 const CHUNK_LEN_MIN: u32 = 256;
@@ -70,12 +70,12 @@ impl LendingPort for NicPort {
         Welcome { interface_idx: self.interface_idx, native: false, has_rx_hints: false, forwards, nic }
     }
 
-    fn check(&self, order: &QueueRequest, memory_max: u64) -> Result<(), String> {
-        check(order, memory_max, page_len() as u64)
+    fn check(&self, request: &QueueRequest, memory_max: u64) -> Result<(), String> {
+        check(request, memory_max, page_len() as u64)
     }
 
-    fn lend(&mut self, idx: u16, order: &QueueRequest) -> Result<Option<Lent>, DeviceError> {
-        self.lender.lend(idx, order).map(|lent| Some(Lent::Nic(lent)))
+    fn lend(&mut self, idx: u16, request: &QueueRequest) -> Result<Option<Lent>, DeviceError> {
+        self.lender.lend(idx, request).map(|lent| Some(Lent::Nic(lent)))
     }
 
     fn connect(&mut self, idx: u16, _lent: &Lent) -> io::Result<()> {
@@ -114,6 +114,14 @@ impl LendingPort for NicPort {
         self.lender.look_after();
     }
 
+    fn ending(&self) -> usize {
+        self.lender.ending()
+    }
+
+    fn ring_errors(&self) -> u64 {
+        self.lender.ring_errors()
+    }
+
     fn why_ended(&self) -> Option<String> {
         self.lender.why_ended()
     }
@@ -131,10 +139,10 @@ impl LendingPort for NicPort {
     }
 }
 
-/// Whether an order is one that can be had, in whole pages of `page_len` bytes; otherwise one
+/// Whether a request can be met, in whole pages of `page_len` bytes; otherwise one
 /// sentence.
-fn check(order: &QueueRequest, memory_max: u64, page_len: u64) -> Result<(), String> {
-    let &QueueRequest { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } = order;
+fn check(request: &QueueRequest, memory_max: u64, page_len: u64) -> Result<(), String> {
+    let &QueueRequest { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } = request;
     if [rx_ring_len, tx_ring_len].iter().any(|len| !len.is_power_of_two() || !RING_LENS.contains(len)) {
         return Err("a ring of a ConnectX has a power of two of entries, from 8 to 8,192".into());
     }
@@ -153,11 +161,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_that_no_client_of_ours_makes_is_refused() {
+    fn request_that_no_client_of_ours_makes_is_refused() {
         let sound =
             QueueRequest { umem_len: 1 << 20, chunk_len: 1600, rx_ring_len: 64, tx_ring_len: 64, address: 1 << 40 };
-        let refuse = |order: QueueRequest, says: &str| {
-            let refused = check(&order, 1 << 20, 4096).unwrap_err();
+        let refuse = |request: QueueRequest, says: &str| {
+            let refused = check(&request, 1 << 20, 4096).unwrap_err();
             assert!(refused.contains(says), "{refused}");
         };
         check(&sound, 1 << 20, 4096).unwrap();

@@ -38,16 +38,16 @@ pub(super) trait LendingPort {
     /// What a client is told first.
     fn welcome(&self, forwards: bool) -> Welcome;
 
-    /// Whether an order is one that can be had, of `memory_max` bytes at most; otherwise one
+    /// Whether a request can be met, of `memory_max` bytes at most; otherwise one
     /// sentence.
-    fn check(&self, order: &QueueRequest, memory_max: u64) -> Result<(), String>;
+    fn check(&self, request: &QueueRequest, memory_max: u64) -> Result<(), String>;
 
     /// Lends queue `idx`; `None` if the kernel does not give it now.
-    fn lend(&mut self, idx: u16, order: &QueueRequest) -> Result<Option<Lent>, DeviceError>;
+    fn lend(&mut self, idx: u16, request: &QueueRequest) -> Result<Option<Lent>, DeviceError>;
 
     /// Whether the kernel would give queue `idx`.
-    fn is_free(&self, idx: u16, order: &QueueRequest) -> Result<bool, DeviceError> {
-        let _ = (idx, order);
+    fn is_free(&self, idx: u16, request: &QueueRequest) -> Result<bool, DeviceError> {
+        let _ = (idx, request);
         Ok(true)
     }
 
@@ -80,6 +80,16 @@ pub(super) trait LendingPort {
     /// Descriptors that are readable once [`look_after`](Self::look_after) has something to do.
     fn descriptors(&self) -> Vec<i32> {
         Vec::new()
+    }
+
+    /// How many queues of clients that have ended are not destroyed yet.
+    fn ending(&self) -> usize {
+        0
+    }
+
+    /// Errors of the rings of all clients so far.
+    fn ring_errors(&self) -> u64 {
+        0
     }
 
     /// Called in each turn of the broker's loop.
@@ -129,9 +139,9 @@ pub(super) fn open(config: &PortConfig, forward: bool) -> Result<OpenPort, Broke
 }
 
 impl Lent {
-    /// The reply to the order by which it was lent.
-    pub(super) fn reply(&self, order: &QueueRequest) -> Reply {
-        let umem_len = order.umem_len;
+    /// The reply to the request by which it was lent.
+    pub(super) fn reply(&self, request: &QueueRequest) -> Reply {
+        let umem_len = request.umem_len;
         match self {
             Self::Queue(queue) => {
                 let (zero_copy, multi_buffer) = (queue.zero_copy, queue.multi_buffer);

@@ -1,4 +1,4 @@
-//! The queue of a client: the order, the tries to lend one, and the frames that come to it.
+//! The queue of a client: the request, the tries to lend one, and the frames that come to it.
 
 use std::time::Duration;
 
@@ -18,15 +18,18 @@ use crate::worker::broker::waiting::{Lent, WaitingRequest};
 const LENDS_WITHIN: Duration = Duration::from_secs(2);
 
 impl Broker {
-    /// A client orders its queue, which it gets at once, or when the kernel has freed one.
-    pub(super) fn order(&mut self, id: ClientId, order: QueueRequest) -> Result<Answer, Refusal> {
-        self.device.check(&order, self.config.memory_max).map_err(|sentence| Refusal::new(libc::EINVAL, sentence))?;
+    /// A client requests its queue, which it gets at once, or when the kernel has freed one.
+    pub(super) fn request_queue(&mut self, id: ClientId, request: QueueRequest) -> Result<Answer, Refusal> {
+        self.device.check(&request, self.config.memory_max).map_err(|sentence| Refusal::new(libc::EINVAL, sentence))?;
         let Some(client) = self.clients.get(id) else { return Err(Refusal::new(libc::ENOTCONN, "no such client")) };
         client.rights.are_any()?;
-        if client.lent.is_some() {
+        if let Some(queue) = self.clients.take_closed(id) {
+            self.device.end(queue);
+        }
+        if self.clients.get(id).is_some_and(|client| client.lent.is_some()) {
             return Err(Refusal::new(libc::EBUSY, "the client has its queue already: it gets one"));
         }
-        self.clients.order(id, order, self.config.user_memory_max)?;
+        self.clients.request_queue(id, request, self.config.user_memory_max)?;
         Ok(Answer { reply: None, icmp_errors: None, has_queue: false })
     }
 
@@ -34,10 +37,10 @@ impl Broker {
     pub(super) fn lend_to_next(&mut self, report: &mut dyn FnMut(&str)) {
         let waiting = self.clients.iter().filter_map(|client| Some((client.id, client.peer.uid, client.waits?.tries)));
         let Some(id) = self.turns.next(waiting) else { return };
-        let Some(order) = self.clients.get(id).and_then(|client| client.waits) else { return };
-        let lent = self.lend(id, &order);
+        let Some(waiting) = self.clients.get(id).and_then(|client| client.waits) else { return };
+        let lent = self.lend(id, &waiting);
         if let Some(client) = self.clients.get(id) {
-            client.waits = lent.is_none().then_some(WaitingRequest { tries: order.tries + 1, ..order });
+            client.waits = lent.is_none().then_some(WaitingRequest { tries: waiting.tries + 1, ..waiting });
         }
         let Some(lent) = lent else { return };
         if let (Err(_), Some(client)) = (&lent, self.clients.get(id)) {
@@ -51,14 +54,14 @@ impl Broker {
 
     /// Lends a queue to a client that waits for one; `None` if it waits on.
     fn lend(&mut self, id: ClientId, waiting: &WaitingRequest) -> Option<Result<Answer, Refusal>> {
-        let order = &waiting.order;
+        let request = &waiting.request;
         if let Err(refusal) = self.clients.check_kept(id, self.config.user_memory_max) {
             // A process that has just ended, and the thread that passed its frames on, still have
             // them for a moment.
             return (waiting.since.elapsed() >= LENDS_WITHIN).then_some(Err(refusal));
         }
         let made = match &self.forwarder {
-            Some(_) => self.lend_forwarded(id, order).map(Some),
+            Some(_) => self.lend_forwarded(id, request).map(Some),
             None => self.lend_queue(id, waiting),
         };
         let lent = match made {
@@ -73,7 +76,7 @@ impl Broker {
             }
             Err(refusal) => return Some(Err(refusal)),
         };
-        let reply = lent.reply(order);
+        let reply = lent.reply(request);
         if let Some(client) = self.clients.get(id) {
             client.lent = Some(lent);
         }
@@ -81,12 +84,12 @@ impl Broker {
     }
 
     /// A queue whose frames are passed on. Its number is the client's index.
-    fn lend_forwarded(&mut self, id: ClientId, order: &QueueRequest) -> Result<Lent, Refusal> {
+    fn lend_forwarded(&mut self, id: ClientId, request: &QueueRequest) -> Result<Lent, Refusal> {
         let stock = Stock { interface: self.config.port.interface(), queues: CLIENTS_MAX as u16, more: "" };
         let queue = self.clients.candidates(id, stock)?[0];
-        self.clients.give(id, queue);
         let user = self.clients.get(id).map_or(u32::MAX, |client| client.peer.uid);
-        let (queue_of, end) = ForwardedQueue::make(order).map_err(|error| system("packet buffers", &error))?;
+        let (queue_of, end) = ForwardedQueue::make(request).map_err(|error| system("packet buffers", &error))?;
+        self.clients.give(id, queue);
         if let Some(forwarder) = &self.forwarder {
             forwarder.add(queue.into(), user, queue_of);
         }
@@ -106,13 +109,13 @@ impl Broker {
         }
         let busy = |error: DeviceError| Refusal::new(libc::EBUSY, error.to_string());
         if self.clients.was_refused_by_kernel(queue) {
-            if self.device.is_free(queue, &waiting.order).map_err(busy)? {
+            if self.device.is_free(queue, &waiting.request).map_err(busy)? {
                 // For the next try: a moment passes until the kernel frees it of the asking socket.
                 self.clients.regain(queue);
             }
             return Ok(None);
         }
-        let lent = self.device.lend(queue, &waiting.order).map_err(busy)?;
+        let lent = self.device.lend(queue, &waiting.request).map_err(busy)?;
         match lent {
             Some(_) => self.clients.give(id, queue),
             None => self.clients.withhold(queue),

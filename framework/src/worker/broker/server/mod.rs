@@ -4,12 +4,12 @@
 //! the log.
 
 use std::net::UdpSocket;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-use super::clients::{Client, Clients};
+use super::clients::{Client, Clients, DESCRIPTORS_OF_A_CLIENT};
 use super::config::BrokerConfig;
 use super::ended::EndedFlows;
 use super::error::{BrokerError, Refusal};
@@ -90,6 +90,10 @@ struct OpenParts {
 
 struct Counters {
     clients: Gauge,
+    queues_lent: Gauge,
+    queues_ending: Gauge,
+    packet_buffers: Gauge,
+    ring_errors: Gauge,
     requests: Counter,
     refused: Counter,
     refused_by_rights: Counter,
@@ -264,11 +268,21 @@ impl Broker {
         if self.reviewed.elapsed() >= REVIEW_INTERVAL {
             self.review(report);
         }
-        self.counters.clients.set(self.clients.iter().count() as u64);
+        self.count();
         Ok(())
     }
 
-    /// How long the loop waits for requests: not at all while an order has not been tried, or
+    fn count(&self) {
+        let Self { counters, clients, device, .. } = self;
+        let lent = || clients.iter().filter(|client| client.lent.is_some());
+        counters.clients.set(clients.iter().count() as u64);
+        counters.queues_lent.set(lent().count() as u64);
+        counters.packet_buffers.set(lent().map(|client| client.memory).sum());
+        counters.queues_ending.set(device.ending() as u64);
+        counters.ring_errors.set(device.ring_errors());
+    }
+
+    /// How long the loop waits for requests: not at all while a request has not been tried, or
     /// rules are to be removed.
     fn wait_at_most(&self) -> Duration {
         if !self.ended.is_empty() || self.leaving.has_left() {
@@ -291,34 +305,42 @@ impl Broker {
 
     /// Accepts connections of users that are served, and refuses others with a sentence.
     fn accept(&mut self, report: &mut dyn FnMut(&str)) {
-        for _ in 0..ACCEPTED_A_TURN {
+        for accepted in 0..ACCEPTED_A_TURN {
+            // One that gets a part of them would be refused later, or be lost when its process ends.
+            if let Err(error) = spare_descriptors(&self.listener.socket) {
+                self.accepts_from = Instant::now() + TURN_INTERVAL;
+                // Behind the first there may be none that waits, and otherwise the next turn says it.
+                if accepted == 0 {
+                    let sentence = "connections wait for descriptors: raise the broker's limit of open files";
+                    self.say(&format!("{sentence} ({error})"), report);
+                }
+                return;
+            }
             let socket = match sys::accept(&self.listener.socket) {
                 Ok(Some(socket)) => socket,
                 Ok(None) => return,
-                // Without a free descriptor the connection waits, and the listener stays readable.
+                // The connection waits, and the listener stays readable.
                 Err(error) => {
                     self.accepts_from = Instant::now() + TURN_INTERVAL;
-                    let sentence = format!("connections wait ({error}): raise the broker's limit of open files");
-                    return self.say(&sentence, report);
+                    return self.say(&format!("connections wait ({error}): see the kernel's log"), report);
                 }
             };
             let Ok(peer) = sys::peer(&socket) else { continue };
             let (name, uid) = (format!("process {} of user {}", peer.pid, peer.uid), peer.uid);
             let program = program_of(&peer);
-            let refused = match self.rights.admit(&peer, program.as_deref()) {
+            let admitted = self.rights.admit(&peer, program.as_deref());
+            match admitted.and_then(|rights| self.clients.check_room(uid).map(|()| rights)) {
                 Ok(rights) => {
-                    let kept = socket.try_clone().map_err(|error| system("a descriptor", &error));
-                    let added = kept.and_then(|kept| self.clients.add(kept, peer, program, rights, Instant::now()));
-                    added.map(|goes| goes.into_iter().for_each(|id| self.end_client(id, report))).err()
+                    let goes = self.clients.add(socket, peer, program, rights, Instant::now());
+                    goes.into_iter().for_each(|id| self.end_client(id, report));
                 }
-                Err(refusal) => Some(refusal),
-            };
-            if let Some(refusal) = refused {
-                self.counters.refuse(&refusal);
-                self.say_refused(uid, OF_A_STRANGER, &name, &refusal, report);
-                let Refusal { errno, sentence } = refusal;
-                // The client may have gone already.
-                let _ = sys::send(&socket, &Reply::Refused { errno, sentence }.encode(), &[]);
+                Err(refusal) => {
+                    self.counters.refuse(&refusal);
+                    self.say_refused(uid, OF_A_STRANGER, &name, &refusal, report);
+                    let Refusal { errno, sentence } = refusal;
+                    // The client may have gone already.
+                    let _ = sys::send(&socket, &Reply::Refused { errno, sentence }.encode(), &[]);
+                }
             }
         }
     }
@@ -345,6 +367,10 @@ impl Counters {
     fn new(scope: &Scope) -> Self {
         Self {
             clients: scope.gauge("clients", Unit::Number),
+            queues_lent: scope.gauge("queues_lent", Unit::Number),
+            queues_ending: scope.gauge("queues_ending", Unit::Number),
+            packet_buffers: scope.gauge("packet_buffers", Unit::Bytes),
+            ring_errors: scope.gauge("ring_errors", Unit::Events),
             requests: scope.counter("requests", Unit::Messages),
             refused: scope.counter("refused", Unit::Messages),
             refused_by_rights: scope.counter("refused_by_rights", Unit::Messages),
@@ -364,6 +390,13 @@ impl Counters {
     }
 }
 
+/// Whether there are descriptors for another client and for all that it gets: a try to have as many
+/// of them.
+fn spare_descriptors(of: &OwnedFd) -> io::Result<()> {
+    let tries = (0..DESCRIPTORS_OF_A_CLIENT).map(|_| of.try_clone());
+    tries.collect::<io::Result<Vec<_>>>().map(drop)
+}
+
 /// The file of a process's program, by its path in the broker's file system. `None` if the process
 /// has ended, or the broker may not read it (without `CAP_SYS_PTRACE`).
 fn program_of(peer: &Peer) -> Option<PathBuf> {
@@ -372,5 +405,9 @@ fn program_of(peer: &Peer) -> Option<PathBuf> {
 
 fn system(what: &str, error: &io::Error) -> Refusal {
     let errno = error.raw_os_error().unwrap_or(libc::EIO);
-    Refusal::new(errno, format!("the broker cannot have {what} ({error}): see its limits and its log"))
+    let more = match errno {
+        libc::EMFILE | libc::ENFILE => "raise its limit of open files",
+        _ => "see its limits and its log",
+    };
+    Refusal::new(errno, format!("the broker cannot have {what} ({error}): {more}"))
 }

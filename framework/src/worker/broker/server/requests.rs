@@ -67,7 +67,7 @@ impl Broker {
         match request {
             Request::Hello { version } => self.answer_hello(id, version),
             Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } => {
-                self.order(id, QueueRequest { umem_len, chunk_len, rx_ring_len, tx_ring_len, address })
+                self.request_queue(id, QueueRequest { umem_len, chunk_len, rx_ring_len, tx_ring_len, address })
             }
             Request::Connect => self.connect(id),
             Request::Disconnect => {
@@ -77,6 +77,7 @@ impl Broker {
                     (None, Some(queue)) => {
                         self.device.disconnect(queue);
                         if self.device.disconnects_for_good() {
+                            client.has_closed = client.lent.is_some();
                             self.ended.add(queue, self.flows.remove_all(|held| held.client == id));
                         }
                     }

@@ -114,7 +114,7 @@ fn client(broker: &mut Broker, flows: u16) -> (ClientId, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let peer = Peer { pid: 0, uid: UID, groups: Vec::new() };
     let rights = ClientRights::User(BrokerUser { uid: UID, low_ports: Vec::new() });
-    broker.clients.add(ours.into(), peer, None, rights, Instant::now()).unwrap();
+    broker.clients.add(ours.into(), peer, None, rights, Instant::now());
     let id = broker.clients.iter().next().unwrap().id;
     broker.clients.give(id, QUEUE);
     for idx in 0..flows {
