@@ -27,6 +27,7 @@ use crate::engine::file::{self, OpenFiles};
 use crate::engine::group::{EngineMask, Engines};
 use crate::engine::table::FileId;
 use crate::engine::{sets, table, thread};
+use crate::sys::SharedFlag;
 use crate::{background, calls, config, engine, heap, sys};
 
 /// 1 in the process that has the engine, 0 in a child of `fork`.
@@ -115,8 +116,35 @@ extern "C" fn at_quick_exit(_: *mut c_void) {
 /// checked that this is the owner.
 pub(crate) fn about_to_exec() {
     if !thread::is_inside() {
+        say_that_a_connection_ends();
         calls::listener::leave_to_next_program();
         send_the_rest();
+    }
+}
+
+/// Set by the first process that gives a connection to another program, for all that were forked
+/// from the same one: a server does it for each connection.
+static HAS_GIVEN: OnceLock<Option<SharedFlag>> = OnceLock::new();
+
+/// Reports that a program gives a connection of ours to the next one as its standard input or
+/// output, as `inetd` does, and `sshd` to itself.
+fn say_that_a_connection_ends() {
+    let is_connection = |fd| {
+        table::find_offloaded(fd).is_some_and(|(file, _)| {
+            let mut engine = engine::enter(file);
+            engine.files.socket(file).is_ok_and(|socket| socket.kind == Kind::Stream && !socket.is_listener)
+        })
+    };
+    if !(0..=2).any(is_connection) {
+        return;
+    }
+    if thread::once(&HAS_GIVEN, SharedFlag::new).as_ref().is_none_or(SharedFlag::set_first) {
+        config::say(format_args!(
+            "process {} gives a connection to another program by exec, which gets a socket without it: the connection \
+             is wirepath's, and ends; leave the listener to the kernel by a rule (use = \"os\", traffic = \
+             \"tcp-server\")",
+            sys::getpid()
+        ));
     }
 }
 
@@ -224,6 +252,7 @@ extern "C" fn before_fork() {
     let of_engines = (is_owner() && !thread::is_inside()).then(|| {
         let mut engines = Engines::enter(engine::all());
         calls::listener::leave_idle(&mut engines);
+        thread::once(&HAS_GIVEN, SharedFlag::new);
         HeldOfEngines { streams: stdio::lock_streams(), sets: sets::lock(), engines }
     });
     let standard_error = config::lock_standard_error();

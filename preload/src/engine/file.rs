@@ -6,6 +6,7 @@
 use core::ffi::c_int;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime};
 
 use sockets::{Errno, Kind, SocketId, UnreadDatagram};
@@ -23,7 +24,8 @@ pub(crate) struct OpenFiles {
     room: usize,
     /// Entry 0 stays empty, because 0 means no file.
     files: Vec<Option<File>>,
-    free: Vec<u32>,
+    /// Places of files that were closed, the longest ago first.
+    free: VecDeque<u32>,
 }
 
 /// An open file, which one or several descriptors name.
@@ -181,6 +183,10 @@ pub(crate) struct Watch {
     pub(crate) is_reported: bool,
 }
 
+/// So many files are closed before the place of one is another file's: a thread that waits for a
+/// lock meanwhile names a file that is gone, and not the one whose descriptor has the same number.
+const STALE_MAX: usize = 64;
+
 /// A file has had more than one descriptor. It stays true.
 static HAS_DUPLICATES: AtomicBool = AtomicBool::new(false);
 
@@ -210,7 +216,7 @@ pub(crate) fn has_duplicates() -> bool {
 
 impl OpenFiles {
     pub(crate) const fn new(room: usize) -> Self {
-        Self { room, files: Vec::new(), free: Vec::new() }
+        Self { room, files: Vec::new(), free: VecDeque::new() }
     }
 
     /// A new file with its first descriptor.
@@ -219,7 +225,8 @@ impl OpenFiles {
             self.files.push(None);
         }
         let file = File { fds: vec![fd], is_nonblocking, what };
-        let idx = match self.free.pop() {
+        let place = if self.free.len() > STALE_MAX { self.free.pop_front() } else { None };
+        let idx = match place {
             Some(idx) => {
                 self.files[idx as usize] = Some(file);
                 idx
@@ -253,7 +260,10 @@ impl OpenFiles {
 
     /// Removes a descriptor; returns the file if it was the last one.
     pub(crate) fn close(&mut self, id: FileId, fd: c_int) -> Option<File> {
-        table::clear(fd);
+        // Where two threads close it, the second one may find the next file of this number there.
+        if table::find(fd) == Some(id) {
+            table::clear(fd);
+        }
         let file = self.get(id)?;
         file.fds.retain(|other| *other != fd);
         if let FileKind::Socket(socket) = &mut file.what {
@@ -385,7 +395,7 @@ impl OpenFiles {
         if let FileKind::Socket(socket) = &mut file.what {
             socket.set_left(false);
         }
-        self.free.push(id.place() as u32);
+        self.free.push_back(id.place() as u32);
         Some(file)
     }
 }
@@ -485,3 +495,29 @@ const PARENT: &str = "offloaded in the process that this one was forked from";
 
 /// The unbound address.
 pub(crate) const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(files: &mut OpenFiles, fd: c_int) -> FileId {
+        files.open(fd, false, FileKind::Socket(Socket::new(Kind::Datagram, Family::Inet)))
+    }
+
+    #[test]
+    fn call_that_began_before_a_close_names_no_file_that_was_opened_since() {
+        let mut files = OpenFiles::new(0);
+        let before = open(&mut files, 700);
+        assert!(files.close(before, 700).is_some());
+        for _ in 0..STALE_MAX {
+            let next = open(&mut files, 700);
+            assert_ne!(next, before);
+            // The other thread's close of the same number.
+            assert!(files.close(before, 700).is_none());
+            assert_eq!(table::find(700), Some(next));
+            assert!(files.close(next, 700).is_some());
+        }
+        assert_eq!(open(&mut files, 700), before, "it does not grow for ever");
+        table::clear(700);
+    }
+}

@@ -14,9 +14,11 @@
 //! 2. A thread of ours that the stack starts for itself (the mirror of the kernel's tables)
 //!    communicates by channels that are `Send` on their own.
 
+use core::cell::Cell;
 use core::ffi::c_int;
 use core::ops::{Deref, DerefMut};
 use core::panic::AssertUnwindSafe;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, SystemTime};
@@ -91,8 +93,6 @@ pub(crate) struct Engine {
     pub(crate) is_gone: bool,
     /// Its broker has ended, and may be there again.
     awaits_broker: bool,
-    /// The process has opened an engine anew: a call that began before may have an old number.
-    has_begun_anew: bool,
     /// A socket of the kernel's that asks for the interface, as long as the worker runs.
     pub(crate) asks: Option<c_int>,
     /// Counts the sockets that were offloaded, so that a thread which waits for descriptors of the
@@ -251,7 +251,6 @@ impl Engine {
             turns: 0,
             is_gone: false,
             awaits_broker: false,
-            has_begun_anew: false,
             asks: None,
             offloads: 0,
             sleeps: 0,
@@ -472,16 +471,7 @@ impl Engine {
         self.is_gone = false;
         if core::mem::take(&mut self.awaits_broker) {
             file::end_to_await_broker();
-            self.has_begun_anew = true;
-        }
-    }
-
-    /// What a call returns that has waited: one that began with the number of a socket of before
-    /// begins again.
-    pub(crate) fn of_today<T>(&self, done: Result<T, Errno>) -> Result<T, Errno> {
-        match done {
-            Err(Errno::EBADF) if self.has_begun_anew => Err(Errno(libc::EINTR)),
-            done => done,
+            BEGUN_ANEW.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -528,6 +518,27 @@ impl Engine {
         sets::forget_parts(self.number, false);
         self.wake_all();
     }
+}
+
+/// How often the process has opened an engine anew: a call that began before may have the number of
+/// a socket of before.
+static BEGUN_ANEW: AtomicU32 = AtomicU32::new(0);
+
+/// What a call returns that has waited: one that began with the number of a socket of before begins
+/// again. A thread is in one such call at most, so each is told so once: a number that is wrong for
+/// good must not have a program try again for ever.
+pub(crate) fn of_today<T>(done: Result<T, Errno>) -> Result<T, Errno> {
+    match done {
+        Err(Errno::EBADF) if is_first_since(BEGUN_ANEW.load(Ordering::Relaxed)) => Err(Errno(libc::EINTR)),
+        done => done,
+    }
+}
+
+fn is_first_since(count: u32) -> bool {
+    thread_local! {
+        static SEEN: Cell<u32> = const { Cell::new(0) };
+    }
+    SEEN.try_with(|seen| seen.replace(count) != count).unwrap_or(false)
 }
 
 impl EngineGuard {
@@ -583,5 +594,24 @@ impl Drop for EngineGuard {
             let _ = sys::write(background, &1_u64.to_ne_bytes());
         }
         self.let_go(doorbell);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_that_is_wrong_for_good_has_a_call_begin_again_once() {
+        let call = || of_today::<()>(Err(Errno::EBADF));
+        assert_eq!(call(), Err(Errno::EBADF));
+        for _ in 0..2 {
+            let mut engine = Engine::new(0);
+            engine.awaits_broker = true;
+            file::begin_to_await_broker();
+            engine.forget_loss();
+            assert_eq!(call(), Err(Errno(libc::EINTR)));
+            assert_eq!([call(), call()], [Err(Errno::EBADF); 2]);
+        }
     }
 }

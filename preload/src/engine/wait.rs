@@ -236,7 +236,7 @@ fn finish<T>(mut engines: Engines, waited_in: EngineMask, done: Result<T, Errno>
     };
     let others = engines.iter_mut().fold(waited_in, |others, engine| others.without(engine.number));
     engines.iter_mut().filter(|engine| waited_in.has(engine.number)).for_each(leave);
-    let done = engines.first.of_today(done);
+    let done = engine::of_today(done);
     drop(engines);
     // Those that the call waits on no longer, because a set was closed.
     others.iter().for_each(|number| leave(&mut engine::enter_at(number)));

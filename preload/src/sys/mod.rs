@@ -523,6 +523,8 @@ pub(crate) struct SharedFlag(NonNull<AtomicU32>);
 
 // SAFETY: the word is atomic, and mapped as long as the flag lives.
 unsafe impl Send for SharedFlag {}
+// SAFETY: as above.
+unsafe impl Sync for SharedFlag {}
 
 impl SharedFlag {
     /// Takes a page. `None`: there is no memory.

@@ -16,7 +16,8 @@ pub struct Config {
     /// and BlueFlame bytes.
     pub strict: bool,
     /// Drop a frame that finds no receive WQE (counted `rx_out_of_buffer`), as hardware does.
-    /// Otherwise the frame waits, because perftest counts frames and waits for ever after one loss.
+    /// Otherwise the frame waits for some seconds, because perftest counts frames and waits for
+    /// ever after one loss.
     pub lossy: bool,
     /// Misbehave as far as hardware may, from a seed.
     pub hostility: Option<Hostility>,

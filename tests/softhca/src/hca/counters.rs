@@ -47,7 +47,8 @@ counters! {
     rx_to_kernel,
     /// Frames that a rule dropped.
     rx_dropped,
-    /// Lossy NICs: copies thrown away because no receive WQE was posted.
+    /// Copies thrown away because no receive WQE was posted: of a lossy NIC, and of a ring for
+    /// which frames have waited for long.
     rx_out_of_buffer,
     /// Copies thrown away because their queue does not receive: before RTR, or in error.
     rx_not_ready,

@@ -63,6 +63,37 @@ fn child_serves_the_listener_of_a_parent_that_keeps_a_connection() {
     assert!(said.starts_with("b'echo'\n"), "{said}");
 }
 
+/// A server that has another program serve each connection, as inetd and sshd do.
+const GIVES: &str = "
+import os, socket
+server = socket.create_server(('0.0.0.0', 7322))
+for each in range(2):
+    stream, _ = server.accept()
+    if os.fork() == 0:
+        os.dup2(stream.fileno(), 0)
+        os.dup2(0, 1)
+        os.execv('/bin/true', ['true'])
+    stream.close()
+    os.wait()
+";
+
+#[test]
+fn server_that_gives_connections_to_another_program_is_told_once_that_they_end() {
+    let test = "server_that_gives_connections_to_another_program_is_told_once_that_they_end";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let server = start(&wire, "python3", &["-c", GIVES]);
+    for _ in 0..2 {
+        let mut called = None;
+        wait_until("the server listens", || {
+            called = call(&wire.far, 7_322).ok();
+            called.is_some()
+        });
+        assert_eq!(called.unwrap().read_to_end(&mut Vec::new()).unwrap(), 0);
+    }
+    let said = server.finish();
+    assert_eq!(said.matches("gives a connection to another program by exec").count(), 1, "{said}");
+}
+
 /// A daemon that binds, joins a group, forks and ends, and whose child answers.
 const DAEMON: &str = "
 import os, select, socket, sys

@@ -94,6 +94,22 @@ fn program_goes_to_sleep_and_wakes_by_its_timer_while_the_broker_of_its_connectx
 }
 
 #[test]
+fn program_that_is_stopped_keeps_no_frames_from_the_others_of_its_connectx() {
+    let test = "program_that_is_stopped_keeps_no_frames_from_the_others_of_its_connectx";
+    let Some(rig) = connectx(test) else { return };
+    let (stopped, _other) = (server(&rig, "udp", 7_005), server(&rig, "udp", 7_006));
+    [7_005, 7_006].iter().for_each(|port| datagram(&rig, *port));
+    signal(stopped.0.id(), "-STOP");
+    // More than its ring has buffers.
+    let sender = rig.wire.socket((THEIRS, 0));
+    (0..3_000).for_each(|_| _ = sender.send_to(b"nobody reads it", (OURS, 7_005)).unwrap());
+    datagram(&rig, 7_006);
+    signal(stopped.0.id(), "-CONT");
+    datagram(&rig, 7_005);
+    datagram(&rig, 7_006);
+}
+
+#[test]
 fn broker_of_a_connectx_that_may_not_resolve_neighbors_does_not_start_and_says_why() {
     let test = "broker_of_a_connectx_that_may_not_resolve_neighbors_does_not_start_and_says_why";
     if !has_program(test, "setpriv") {

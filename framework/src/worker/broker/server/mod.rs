@@ -306,10 +306,11 @@ impl Broker {
     /// Accepts connections of users that are served, and refuses others with a sentence.
     fn accept(&mut self, report: &mut dyn FnMut(&str)) {
         for accepted in 0..ACCEPTED_A_TURN {
-            // One that gets a part of them would be refused later, or be lost when its process ends.
+            // One that gets a part of them would be refused later, or be lost when its process
+            // ends.
             if let Err(error) = spare_descriptors(&self.listener.socket) {
                 self.accepts_from = Instant::now() + TURN_INTERVAL;
-                // Behind the first there may be none that waits, and otherwise the next turn says it.
+                // Behind the first there may be none that waits; otherwise the next turn says it.
                 if accepted == 0 {
                     let sentence = "connections wait for descriptors: raise the broker's limit of open files";
                     self.say(&format!("{sentence} ({error})"), report);

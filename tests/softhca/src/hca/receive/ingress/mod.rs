@@ -3,7 +3,9 @@
 //! One frame is processed at a time. It is parsed once; each queue that gets it gets a copy, with
 //! the queue's own flow tag, hash and stripped VLAN tag. If a queue has no posted WQE, the frame
 //! waits, and so do all frames after it, as with priority flow control: nothing is lost, but a
-//! queue that is not served stops all queues. A lossy NIC counts the frame and goes on.
+//! queue that is not served stops all queues. So it does that for a while alone, as hardware
+//! prevents that a port stalls (`pfc-prevention-tout` of ethtool): then its frames are lost and
+//! counted, until it is served again. A lossy NIC counts each such frame and goes on.
 
 use super::fcs;
 use super::rq::{Received, Rq, RqFault};
@@ -29,6 +31,8 @@ pub(in crate::hca) struct Receive {
     done: usize,
     /// The next delivery found no WQE.
     waits: bool,
+    /// Since when, in cycles.
+    waits_since: u64,
     /// The frame is RDMA's.
     is_packet: bool,
     /// The frame as a queue wants it that strips tags or wants the frame check sequence.
@@ -42,6 +46,11 @@ enum Taken {
     Gone,
     Nothing,
 }
+
+/// How long frames wait for a queue that is not served: longer than a program that polls is kept
+/// from its processor on a busy machine, and shorter than the patience of who waits for an answer
+/// of another queue.
+const STALL_NS_MAX: u64 = 3_000_000_000;
 
 /// Where a VLAN tag lies, EtherType included.
 const TAG: std::ops::Range<usize> = 12..16;
@@ -143,12 +152,15 @@ impl Hca {
     /// Gives the frame to all queues that are to have it, or waits for one without a WQE.
     #[inline]
     fn deliver(&mut self, environment: &Environment<'_>) {
-        self.receive.waits = false;
+        let has_waited = core::mem::take(&mut self.receive.waits);
+        if !has_waited {
+            self.receive.waits_since = environment.clock.cycles();
+        }
         while let Some(&delivery) = self.receive.deliveries.get(self.receive.done) {
             let (rq, received) = self.deliver_to(delivery, environment);
             match received {
                 Received::Stored => {}
-                Received::NoWqe if !self.config.lossy => {
+                Received::NoWqe if !self.config.lossy && !self.has_stalled(rq, environment) => {
                     self.receive.waits = true;
                     return;
                 }
@@ -159,6 +171,15 @@ impl Hca {
             }
             self.receive.done += 1;
         }
+    }
+
+    /// Whether a ring without a WQE stops the others no longer: the frame at hand has waited for it
+    /// for long, or one before.
+    fn has_stalled(&mut self, rq: u32, environment: &Environment<'_>) -> bool {
+        let waited = environment.clock.cycles().saturating_sub(self.receive.waits_since);
+        let Some(rq) = self.rqs.get_mut(rq) else { return true };
+        rq.has_stalled |= waited >= STALL_NS_MAX;
+        rq.has_stalled
     }
 
     /// Gives the frame to the ring of one QP. Returns the ring's number and the outcome.

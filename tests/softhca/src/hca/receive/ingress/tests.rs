@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)] // a panic here is the report
 use crate::hca::receive::fcs;
 use crate::hca::receive::frames::Frame;
+use crate::hca::receive::ingress::STALL_NS_MAX;
 use crate::hca::receive::rig::{RxCqe, RxRig, to_mac, to_udp};
 use crate::hca::testing::PlainMemory;
 use crate::hca::{
@@ -79,6 +80,37 @@ fn an_empty_queue_makes_frames_wait() {
     rig.step();
     assert_eq!(numbers(&mut rig), [3]);
     assert_eq!(rig.hca.counters().rx_out_of_buffer, 0);
+}
+
+/// As `a_queue_that_goes_does_not_keep_others_waiting`, and its program is only stopped.
+#[test]
+fn a_queue_that_is_not_served_keeps_others_waiting_for_a_while_and_then_loses_its_frames() {
+    let mut rig = RxRig::new(Config::default());
+    let (stopped, served) = (rig.qp(1), rig.qp(16));
+    rig.flow(stopped, &[to_udp(1)]);
+    rig.flow(served, &[to_udp(2)]);
+    let send = |rig: &mut RxRig, dst_port| assert!(rig.there.send(&Frame { dst_port, ..Frame::default() }.bytes()));
+    let step = |rig: &mut RxRig| while rig.step() > 0 {};
+    [1, 1, 2].iter().for_each(|port| send(&mut rig, *port));
+    step(&mut rig);
+    rig.clock.advance(STALL_NS_MAX - 1);
+    step(&mut rig);
+    assert_eq!((rig.tags(), rig.hca.counters().rx_out_of_buffer), (vec![vec![0], vec![]], 0));
+    rig.clock.advance(1);
+    step(&mut rig);
+    assert_eq!((rig.tags(), rig.hca.counters().rx_out_of_buffer), (vec![vec![], vec![0]], 1));
+    // From then on its frames stop nobody.
+    [1, 1, 2].iter().for_each(|port| send(&mut rig, *port));
+    step(&mut rig);
+    assert_eq!((rig.tags(), rig.hca.counters().rx_out_of_buffer), (vec![vec![], vec![0]], 3));
+    // Until it is served again: then they wait as before.
+    rig.post(stopped, 1);
+    [1, 1, 2].iter().for_each(|port| send(&mut rig, *port));
+    step(&mut rig);
+    assert_eq!((rig.tags(), rig.hca.counters().rx_out_of_buffer), (vec![vec![0], vec![]], 3));
+    rig.post(stopped, 1);
+    step(&mut rig);
+    assert_eq!((rig.tags(), rig.hca.counters().rx_out_of_buffer), (vec![vec![0], vec![0]], 3));
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub(in crate::hca) struct Rq {
     producer: u16,
     /// Striding: the next stride of the WQE in use.
     pub(in crate::hca) stride: u32,
+    /// Frames have waited for a WQE for long, and since then none was posted.
+    pub(in crate::hca) has_stalled: bool,
 }
 
 /// The outcome of a frame.
@@ -150,6 +152,7 @@ impl Rq {
             consumer: 0,
             producer: 0,
             stride: 0,
+            has_stalled: false,
         }
     }
 
@@ -226,6 +229,7 @@ impl Rq {
         }
         self.producer = dma.load_be32(self.doorbell)? as u16;
         let posted = self.producer.wrapping_sub(self.consumer);
+        self.has_stalled &= posted == 0;
         if posted > self.wqe_count {
             self.producer = self.consumer;
             return Err(RqFault::BeyondRing { posted, wqe_count: self.wqe_count });
