@@ -5,6 +5,7 @@
 //! over and never waits. It serves one client after the other, each with all orders of that moment,
 //! and then closes the connection.
 
+use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddrV4, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -53,6 +54,17 @@ pub struct GlimpseCounts {
     /// Packets that were not kept because the thread got no processor time for too long. Snapshots
     /// are wrong from then on, and none is sent.
     pub unkept: u64,
+}
+
+impl fmt::Display for GlimpseCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { snapshots, orders, failed, unkept } = self;
+        write!(f, "{snapshots} snapshots with {orders} orders, {failed} connections without one")?;
+        if *unkept > 0 {
+            write!(f, "; {unkept} packets not in them")?;
+        }
+        Ok(())
+    }
 }
 
 /// The publisher's handle of the server.

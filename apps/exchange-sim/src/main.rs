@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use exchange_sim::{
-    BoeVersion, Burst, Error, Exchange, GlimpseCounts, GlimpseSettings, Interface, LineSettings, Mdp3Counts,
-    Mdp3Groups, Operator, Publication, Published, RerequestSettings, Script, SendSockets, SessionName, Settings, Truth,
-    TruthFile, parse_count, parse_duration, parse_positive, parse_server_address,
+    BoeVersion, Burst, Error, Exchange, GlimpseSettings, Interface, LineSettings, Mdp3Counts, Mdp3Groups, Operator,
+    Publication, Published, RerequestSettings, Script, SendSockets, SessionName, Settings, Truth, TruthFile,
+    parse_count, parse_duration, parse_positive, parse_server_address,
 };
 use market::truth::{Group, Probability};
 use order_entry::soupbin::Credentials;
@@ -311,9 +311,13 @@ fn serve(flags: ServeFlags) -> Result<(), Error> {
     let (fix, ouch42, ilink3) = (flags.fix, flags.ouch42, flags.ilink3);
     let boe = [(flags.boe2, BoeVersion::V2), (flags.boe3, BoeVersion::V3)];
     let (copies, flow) = (flags.fix_drop_copy.clone(), flags.flow);
+    let glimpse = flags.glimpse.map(|address| GlimpseSettings { address, credentials: flags.glimpse_login });
     let (quote_for, operator) = (flags.quote_for, operator(flags.script.as_deref(), flags.control)?);
     let mut exchange = Exchange::open(&settings, &flags.serving())?;
     exchange.quote_for(quote_for);
+    if let Some(own) = &glimpse {
+        exchange.open_glimpse(own)?;
+    }
     if let Some(per_second) = flow {
         exchange.set_flow(per_second, settings.seed);
     }
@@ -408,9 +412,7 @@ fn pace(published: &Published) -> String {
         }
     }
     if let Some(counts) = &published.snapshots {
-        let GlimpseCounts { snapshots, orders, failed, unkept } = counts;
-        text += &format!("  {snapshots} snapshots with {orders} orders, {failed} connections without one");
-        text += &if *unkept > 0 { format!("; {unkept} packets not in them\n") } else { "\n".to_owned() };
+        text += &format!("  {counts}\n");
     }
     text
 }

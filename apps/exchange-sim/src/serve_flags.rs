@@ -11,8 +11,9 @@ use exchange_sim::{
 };
 use market::truth::Group;
 use matching_engine::OnHalt;
+use order_entry::soupbin::Credentials;
 
-use crate::{Injected, Mdp3Flags};
+use crate::{Injected, Mdp3Flags, parse_login};
 
 /// The flags of an exchange that answers.
 #[derive(Args)]
@@ -93,6 +94,13 @@ pub(crate) struct ServeFlags {
     /// Answer re-requests of the feed (MoldUDP64) at this address and port.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_server_address)]
     rerequest: Option<SocketAddrV4>,
+    /// Send images of all open orders (GLIMPSE over SoupBinTCP) at this address and port.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_server_address)]
+    pub(crate) glimpse: Option<SocketAddrV4>,
+    /// User and password for images.
+    #[arg(long, value_name = "USER:PASSWORD", requires = "glimpse", value_parser = parse_login,
+          default_value = "user:password")]
+    pub(crate) glimpse_login: Credentials,
     #[command(flatten)]
     feed: LiveFeed,
 }

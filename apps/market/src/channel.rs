@@ -237,6 +237,18 @@ impl<F: Framing> AbChannel<F> {
         }
     }
 
+    /// Gives up the oldest hole where it is wider than `len_max` messages, and says whether it did:
+    /// an image of the books comes sooner than so many answers.
+    pub fn give_up_wider(&mut self, len_max: u64, now_ns: u64, handler: &mut impl ChannelHandler) -> bool {
+        let is_wide = self.arbiter.missing().next().is_some_and(|oldest| oldest.gap.len() > len_max);
+        if is_wide {
+            self.requests.iter_mut().for_each(Rerequester::forget);
+            self.arbiter.give_up();
+            self.drain(now_ns, handler);
+        }
+        is_wide
+    }
+
     /// Takes a packet that came from the server's address. It counts where it has messages that
     /// were requested, and are missing still; a heartbeat behind the number that was requested says
     /// that the server has the message no more. Anything else is counted and changes nothing.

@@ -41,7 +41,7 @@ pub use audit::{Audit, AuditCsv, Direction};
 pub use config::{Config, JournalConfig, LatencyConfig, MirrorConfig, Sample, StandbyConfig, VenueClient, VenueConfig};
 pub use core::{Core, CoreConfig, CoreCounts, Instrument, KillLine, Notice, VenueRefusal};
 pub use error::Error;
-pub use feed::{Feed, FeedConfig};
+pub use feed::{Feed, FeedConfig, FeedRecovery, RecoveryCounts};
 pub use gateway::Gateway;
 pub use limits::LimitsFile;
 pub use memory::{MappedFile, SyncPolicy};

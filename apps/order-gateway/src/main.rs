@@ -15,7 +15,7 @@ use std::sync::mpsc::Receiver;
 
 use clap::Parser;
 use cli::{Cli, Command, MirrorArgs};
-use market::SequenceCounts;
+use market::{SequenceCounts, Symbol};
 use order_entry::ManagerConfig;
 use order_entry::ReasonCodes;
 use order_entry::journal::{Journal, JournalError, JournalMemory, Rebuild, RebuildCounts};
@@ -29,9 +29,9 @@ use order_gateway::latency::{Latency, Stage};
 use order_gateway::standby::{Followed, MirrorPolicy, Role, StandbyLink, follow, hold, mirror_address, proven};
 use order_gateway::wire::{WireHost, WirePort};
 use order_gateway::{
-    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, Gateway, LatencyConfig, LimitsFile, LineConfig,
-    MappedFile, MirrorConfig, Quotes, RdmaPort, Run, StandbyConfig, Strategy, SyncPolicy, TimedSync, VenueClient,
-    journal_csv,
+    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, FeedRecovery, Gateway, LatencyConfig,
+    LimitsFile, LineConfig, MappedFile, MirrorConfig, Quotes, RdmaPort, Run, StandbyConfig, Strategy, SyncPolicy,
+    TimedSync, VenueClient, journal_csv,
 };
 use samples::SampleStrategy;
 use wirepath::counters::printable;
@@ -233,7 +233,9 @@ fn trade_by<S: VenueSession>(
         run.sync = Some(TimedSync::start(file).map_err(Error::failed)?);
     }
     let has_feed = config.feed().next().is_some();
-    run.feed = has_feed.then(|| (Feed::new(&symbols, &FeedConfig::default()), sockets));
+    if has_feed {
+        run.feed = Some((feed(config, &symbols)?, sockets));
+    }
     run.quotes = config.quotes(&symbols).map(|(ring, names)| Quotes::new(&ring, &names));
     run.audit = config.audit.as_deref().map(start_audit).transpose()?;
     run.commands = Some(start_control(config, limits, kill)?);
@@ -251,6 +253,15 @@ fn trade_by<S: VenueSession>(
     tell_counts(port.gateway());
     println!("  requests: {counts}");
     tell_latency(port.gateway().gateway.latency(), config)
+}
+
+/// The feed, with its servers where there are some.
+fn feed(config: &Config, symbols: &[Symbol]) -> Result<Feed, Error> {
+    let sizes = FeedConfig::default();
+    Ok(match FeedRecovery::start(&config.recovery(), sizes.books).map_err(Error::failed)? {
+        Some(recovery) => Feed::with_recovery(symbols, &sizes, recovery),
+        None => Feed::new(symbols, &sizes),
+    })
 }
 
 /// Measurements of requests whose feed is read from `sockets`, or comes by a port of ours.
@@ -275,6 +286,9 @@ fn tell_counts<T: Strategy, S: VenueSession, M: JournalMemory>(run: &Run<T, S, M
     if let Some((feed, _)) = &run.feed {
         let SequenceCounts { delivered, missing, gaps, .. } = feed.counts();
         println!("  feed: {delivered} messages, {missing} missing in {gaps} gaps");
+        if let Some(counts) = feed.recovery_counts() {
+            println!("  recovery: {counts}");
+        }
     }
     if let Some((writes, losses)) = run.standby.as_ref().and_then(StandbyLink::mirror_counts) {
         println!("  mirror: {} WRITEs, {} waits for room, {losses} connections lost", writes.writes, writes.waits);

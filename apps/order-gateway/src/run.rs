@@ -186,6 +186,9 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         }
         self.check_disk(report);
         self.reconcile(report);
+        if let Some(notice) = self.feed.as_mut().and_then(|(feed, _)| feed.take_notice()) {
+            report(&notice);
+        }
         while let Some(notice) = self.gateway.core_mut().take_notice() {
             report(&notice.to_string());
         }

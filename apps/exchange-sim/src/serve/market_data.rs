@@ -6,8 +6,10 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use market::framing::PacketKind;
+use order_entry::soupbin::SessionId;
 
 use crate::error::Error;
+use crate::glimpse::{GlimpseCounts, GlimpseServer, GlimpseSettings};
 use crate::line::{Delivery, Line};
 use crate::mdp3::Mdp3Lines;
 use crate::packetizer::{Packet, Packetizer};
@@ -25,6 +27,7 @@ pub(super) struct MarketData {
     departing: BinaryHeap<Reverse<Delivery>>,
     sockets: Sockets,
     server: Option<Server>,
+    glimpse: Option<GlimpseServer>,
     messages: u64,
     is_finished: bool,
 }
@@ -43,9 +46,16 @@ impl MarketData {
             departing: BinaryHeap::new(),
             sockets: Sockets::open(settings, send_sockets)?,
             server: rerequest.map(|own| Server::start(settings, own)).transpose()?,
+            glimpse: None,
             messages: 0,
             is_finished: false,
         })
+    }
+
+    /// Sends images of all orders too. Before the first message.
+    pub(super) fn open_glimpse(&mut self, session: SessionId, own: &GlimpseSettings) -> Result<(), Error> {
+        self.glimpse = Some(GlimpseServer::start(session, own)?);
+        Ok(())
     }
 
     /// Packs messages, whose times do not fall.
@@ -97,9 +107,9 @@ impl MarketData {
         self.departing.is_empty()
     }
 
-    /// Messages published, and the counts of re-requests.
-    pub(super) fn stop(self) -> (u64, Option<RerequestCounts>) {
-        (self.messages, self.server.map(Server::stop))
+    /// Messages published, and the counts of re-requests and of snapshots.
+    pub(super) fn stop(self) -> (u64, Option<RerequestCounts>, Option<GlimpseCounts>) {
+        (self.messages, self.server.map(Server::stop), self.glimpse.map(GlimpseServer::stop))
     }
 
     fn transmit(&mut self) {
@@ -107,6 +117,9 @@ impl MarketData {
             let packet = Arc::new(packet);
             if let (Some(server), PacketKind::Data) = (&mut self.server, packet.kind) {
                 server.keep(Arc::clone(&packet));
+            }
+            if let (Some(glimpse), PacketKind::Data) = (&mut self.glimpse, packet.kind) {
+                glimpse.keep(Arc::clone(&packet));
             }
             let departing = &mut self.departing;
             for line in &mut self.lines {

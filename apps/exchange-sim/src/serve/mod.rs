@@ -26,6 +26,7 @@ use order_entry::soupbin::SessionId;
 use wirepath::worker::StopFlag;
 
 use crate::error::Error;
+use crate::glimpse::{GlimpseCounts, GlimpseSettings};
 use crate::rerequest::{RerequestCounts, RerequestSettings};
 use crate::send_sockets::SendSockets;
 use crate::session::START_NS;
@@ -100,6 +101,8 @@ pub struct Served {
     pub disk: Option<String>,
     /// The counts of re-requests.
     pub rerequests: Option<RerequestCounts>,
+    /// The counts of snapshots.
+    pub snapshots: Option<GlimpseCounts>,
     /// What each account bought and sold, in the order of the settings.
     pub trades: Vec<TradeTotals>,
 }
@@ -161,6 +164,7 @@ impl Exchange {
                 violation: None,
                 disk: None,
                 rerequests: None,
+                snapshots: None,
                 trades: Vec::new(),
             },
         })
@@ -233,6 +237,15 @@ impl Exchange {
             3 => self.open_port::<CopySession<3>>(address),
             _ => self.open_port::<CopySession<4>>(address),
         }
+    }
+
+    /// Sends images of all open orders (GLIMPSE over SoupBinTCP) to receivers of the feed.
+    ///
+    /// # Errors
+    ///
+    /// The address is taken.
+    pub fn open_glimpse(&mut self, own: &GlimpseSettings) -> Result<(), Error> {
+        self.market_data.open_glimpse(self.session, own)
     }
 
     /// Takes orders for the opening crosses for so long before the market opens. By default the
@@ -416,12 +429,12 @@ impl Exchange {
             self.market_data.advance(now_ns())?;
             thread::sleep(IDLE_SLEEP);
         }
-        let (published, rerequests) = self.market_data.stop();
+        let (published, rerequests, snapshots) = self.market_data.stop();
         let trades = self.venue.accounts().iter().map(|account| *account.trades()).collect();
         let logs = self.venue.accounts().iter().flat_map(Account::logs);
         let kept = logs.filter_map(|log| Some(format!("messages of before stayed in memory: {}", log.error()?))).next();
         self.served.disk = self.served.disk.take().or(kept);
-        Ok(Served { counts: self.venue.counts(), published, rerequests, trades, ..self.served })
+        Ok(Served { counts: self.venue.counts(), published, rerequests, snapshots, trades, ..self.served })
     }
 }
 
@@ -461,6 +474,7 @@ impl fmt::Display for Served {
         writeln!(f)?;
         self.disk.iter().try_for_each(|disk| writeln!(f, "  {disk}"))?;
         self.rerequests.iter().try_for_each(|counts| writeln!(f, "  {counts}"))?;
+        self.snapshots.iter().try_for_each(|counts| writeln!(f, "  {counts}"))?;
         self.trades.iter().enumerate().try_for_each(|(idx, trades)| writeln!(f, "  account {}: {trades}", idx + 1))
     }
 }

@@ -8,7 +8,7 @@ mod expose;
 mod loops;
 mod port;
 mod problem;
-mod recovery;
+pub mod recovery;
 
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
@@ -24,7 +24,7 @@ use wirepath::worker::live::LiveConfig;
 use channel::{ChannelSection, LineSection, check_format, check_numbers};
 use expose::ExposeSection;
 use port::{HostSection, PortSection};
-use problem::ConfigProblem;
+pub use problem::ConfigProblem;
 use words::{
     Buffers, BurstLen, ChecksumWord, Count, Cpu, CpuWord, FirstWord, FrameLen, Hugepages, PaceWord, WindowPackets,
 };

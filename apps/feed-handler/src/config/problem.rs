@@ -8,9 +8,11 @@ use crate::error::Error;
 
 /// The position and description of an error in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ConfigProblem {
-    pub(super) at: Range<usize>,
-    pub(super) what: String,
+pub struct ConfigProblem {
+    /// The bytes of the file.
+    pub at: Range<usize>,
+    /// A sentence.
+    pub what: String,
 }
 
 impl ConfigProblem {

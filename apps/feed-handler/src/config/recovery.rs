@@ -17,9 +17,10 @@ use super::words::{Port, Sender, within};
 use crate::format::Format;
 use crate::recovery::{ImagePlan, ImageSource, ProxyPlan, RecoveryGroup, RequestPlan};
 
+/// The server that sends missing messages again.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RerequestSection {
+pub struct RerequestSection {
     server: Server,
     bind: Option<Spanned<Bind>>,
     delay_us: Option<Micros>,
@@ -40,9 +41,10 @@ pub(super) struct RerequestSection {
     interface: Option<Spanned<Ipv4Addr>>,
 }
 
+/// The server that sends images of all books.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ImageSection {
+pub struct ImageSection {
     server: Server,
     session: Option<Spanned<String>>,
     any_session: Option<Spanned<bool>>,
@@ -168,7 +170,11 @@ fn login_token(
 }
 
 /// The servers of requests, checked against the format of their channel.
-pub(super) fn requests(section: &Spanned<RerequestSection>, format: Format) -> Result<RequestPlan, ConfigProblem> {
+///
+/// # Errors
+///
+/// A key that the format does not have, or needs.
+pub fn requests(section: &Spanned<RerequestSection>, format: Format) -> Result<RequestPlan, ConfigProblem> {
     let own = section.get_ref();
     let is_proxy = format == Format::CboePitch;
     let is_replay = format == Format::MemxDepth;
@@ -233,7 +239,11 @@ pub(super) fn requests(section: &Spanned<RerequestSection>, format: Format) -> R
 }
 
 /// The server of images, checked against the format of its channels, of which there are `count`.
-pub(super) fn image(section: &Spanned<ImageSection>, format: Format, count: usize) -> Result<ImagePlan, ConfigProblem> {
+///
+/// # Errors
+///
+/// A key that the format does not have, or needs.
+pub fn image(section: &Spanned<ImageSection>, format: Format, count: usize) -> Result<ImagePlan, ConfigProblem> {
     let own = section.get_ref();
     if count > 1 {
         let what = format!(

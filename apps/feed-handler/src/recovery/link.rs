@@ -8,7 +8,7 @@ use wirepath::worker::spsc::lossless::{Consumer, Producer, ring};
 
 /// The longest packet that is passed on: a UDP payload of an Ethernet frame without jumbo. Servers
 /// answer by packets of the feed, which are no longer.
-pub(crate) const PACKET_LEN_MAX: usize = 1_472;
+pub const PACKET_LEN_MAX: usize = 1_472;
 /// Answers that wait for the worker. Where the ring is full, further ones wait in the socket, and
 /// when that is full the kernel drops them: they are requested again.
 const ANSWERS_MAX: usize = 256;
@@ -17,55 +17,110 @@ const ANSWERS_MAX: usize = 256;
 const COMMANDS_MAX: usize = 1_024;
 
 /// From the worker.
-pub(crate) enum Command<B> {
+pub enum Command<B> {
     /// Messages of a channel are missing.
     Request {
+        /// The channel's set.
         set: u16,
         /// The channel's index in the feed.
         channel: u32,
         /// The channel's number in the packets.
         number: u32,
+        /// That of the live feed.
         session: Session,
+        /// The missing messages.
         range: RerequestRange,
     },
     /// A channel needs an image.
-    Image { set: u16, channel: u32, session: Session, id: u64, covers_from: u64 },
+    Image {
+        /// The channel's set.
+        set: u16,
+        /// Its index in the feed.
+        channel: u32,
+        /// That of the live feed.
+        session: Session,
+        /// Of the request.
+        id: u64,
+        /// The image must continue with this number, or a later one.
+        covers_from: u64,
+    },
     /// Whether a set's loop of snapshots is of use.
-    Snapshots { set: u16, are_wanted: bool },
+    Snapshots {
+        /// The set.
+        set: u16,
+        /// Whether they are.
+        are_wanted: bool,
+    },
     /// A set's loop of definitions is wanted, until each instrument was defined.
-    Definitions { set: u16 },
+    Definitions {
+        /// The set.
+        set: u16,
+    },
     /// The books that an image replaced: the memory for the next one.
     Spare(Box<B>),
 }
 
 /// To the worker. Packets are most of the answers, and a box would be freed by the worker.
-pub(crate) enum Answer<B> {
+pub enum Answer<B> {
     /// A packet with messages that were requested.
-    Packet { set: u16, bytes: ArrayVec<u8, PACKET_LEN_MAX> },
+    Packet {
+        /// Its set.
+        set: u16,
+        /// The packet.
+        bytes: ArrayVec<u8, PACKET_LEN_MAX>,
+    },
     /// A packet of a set's loops, which no other line had brought.
-    LoopPacket { set: u16, bytes: ArrayVec<u8, PACKET_LEN_MAX> },
+    LoopPacket {
+        /// Its set.
+        set: u16,
+        /// The packet.
+        bytes: ArrayVec<u8, PACKET_LEN_MAX>,
+    },
     /// The server refuses the request that began at `seq`.
-    Refused { channel: u32, seq: u64 },
+    Refused {
+        /// The channel's index in the feed.
+        channel: u32,
+        /// The request's first number.
+        seq: u64,
+    },
     /// An image, behind which the live feed continues with `first_live`.
-    Image { channel: u32, id: u64, first_live: u64, books: Box<B> },
+    Image {
+        /// The channel's index in the feed.
+        channel: u32,
+        /// That of the request.
+        id: u64,
+        /// The number with which the live feed continues.
+        first_live: u64,
+        /// Its books.
+        books: Box<B>,
+    },
     /// No image came of a request.
-    NoImage { channel: u32, id: u64 },
+    NoImage {
+        /// The channel's index in the feed.
+        channel: u32,
+        /// That of the request.
+        id: u64,
+    },
 }
 
 /// The worker's ends of both rings.
-pub(crate) struct WorkerEnd<B: Send> {
-    pub(crate) commands: Producer<Command<B>>,
-    pub(crate) answers: Consumer<Answer<B>>,
+pub struct WorkerEnd<B: Send> {
+    /// To the thread.
+    pub commands: Producer<Command<B>>,
+    /// From the thread.
+    pub answers: Consumer<Answer<B>>,
 }
 
 /// The thread's ends.
-pub(crate) struct ThreadEnd<B: Send> {
-    pub(crate) commands: Consumer<Command<B>>,
-    pub(crate) answers: Producer<Answer<B>>,
+pub struct ThreadEnd<B: Send> {
+    /// From the worker.
+    pub commands: Consumer<Command<B>>,
+    /// To the worker.
+    pub answers: Producer<Answer<B>>,
 }
 
 /// Both ends. Allocates some half a megabyte.
-pub(crate) fn link<B: Send>() -> (WorkerEnd<B>, ThreadEnd<B>) {
+pub fn link<B: Send>() -> (WorkerEnd<B>, ThreadEnd<B>) {
     const POWER: &str = "both capacities are powers of two";
     let (to_thread, commands) = ring(COMMANDS_MAX).expect(POWER);
     let (answers, to_worker) = ring(ANSWERS_MAX).expect(POWER);

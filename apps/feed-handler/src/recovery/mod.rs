@@ -19,6 +19,9 @@
 //! worker applies each snapshot, and what it has queued behind it, to one book
 //! ([`market::loops::Recovery`]): one packet in each turn.
 //!
+//! Another application that has one channel of a feed uses the same thread: [`start`] returns the
+//! worker's end, and order-gateway's feed is the model of what is at that end.
+//!
 //! What is bounded, and what happens at the limit: the rings (`link`); the packets that wait
 //! behind a hole ([`market::Window`]: the hole becomes a gap); the messages that wait for an image
 //! ([`market::image`]: the oldest go, and a later image will do); one image at a time is built,
@@ -40,8 +43,6 @@ mod thread;
 mod udp;
 mod unit_stream;
 
-pub(crate) use link::{Answer, Command, PACKET_LEN_MAX, WorkerEnd};
-#[cfg(test)]
-pub(crate) use link::{ThreadEnd, link};
+pub use link::{Answer, Command, PACKET_LEN_MAX, ThreadEnd, WorkerEnd, link};
 pub use plan::{ImagePlan, ImageSource, LoopPlan, ProxyPlan, RecoveryGroup, RecoveryPlan, RequestPlan};
-pub(crate) use thread::{RecoveryThread, start};
+pub use thread::{RecoveryThread, Started, start};

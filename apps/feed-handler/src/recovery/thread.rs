@@ -29,11 +29,15 @@ const IDLE: Duration = Duration::from_micros(100);
 const PACKETS_PER_TURN: usize = 64;
 
 /// The running thread. It ends when the worker's end of the link is dropped.
-pub(crate) struct RecoveryThread(JoinHandle<()>);
+pub struct RecoveryThread(JoinHandle<()>);
 
 impl RecoveryThread {
     /// Waits for its end. Drop the worker's end first.
-    pub(crate) fn join(self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    ///
+    /// It has panicked.
+    pub fn join(self) -> Result<(), Error> {
         self.0
             .join()
             .map_err(|_| Error::Failed("the recovery thread has panicked; this is a bug, please report it".into()))
@@ -41,11 +45,15 @@ impl RecoveryThread {
 }
 
 /// The worker's end of the rings, and the thread at the other end.
-type Started<B> = (WorkerEnd<B>, RecoveryThread);
+pub type Started<B> = (WorkerEnd<B>, RecoveryThread);
 
 /// Starts the thread for a worker's sets; `None` where none of them has a server. Sockets are
 /// opened before it returns, so that their errors end the start.
-pub(crate) fn start<P: Protocol>(
+///
+/// # Errors
+///
+/// A socket or the thread was refused.
+pub fn start<P: Protocol>(
     sets: &[SetConfig],
     capacity: Capacity,
     scope: &Scope,

@@ -5,6 +5,7 @@ mod ilink3;
 mod latency;
 mod mirror;
 mod quotes;
+mod recovery;
 mod venue;
 
 use std::fmt;
@@ -14,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use feed_handler::config::recovery::{ImageSection, RerequestSection};
+use feed_handler::recovery::RecoveryPlan;
 use market::Symbol;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
@@ -73,6 +76,13 @@ pub struct Config {
     /// The feed's lines, one or two multicast groups. By default none: the strategy hears nothing.
     #[serde(default)]
     feed: Vec<Spanned<FeedLine>>,
+    /// The server that sends the feed's missing messages again. By default none.
+    #[serde(default)]
+    rerequest: Option<Spanned<RerequestSection>>,
+    /// The server that sends images of all books. By default none: what is missing for good leaves
+    /// them stale for the day.
+    #[serde(default)]
+    image: Option<Spanned<ImageSection>>,
     /// How long requests take, stage by stage. By default nothing is measured.
     #[serde(default)]
     pub latency: Option<LatencyConfig>,
@@ -290,6 +300,7 @@ impl Config {
                 ));
             }
         }
+        recovery::check(self)?;
         for line in &self.feed {
             let group = line.get_ref().group;
             if !group.is_multicast() {
@@ -364,6 +375,11 @@ impl Config {
     /// The ring of a market-gateway, and what its feed calls each of these instruments.
     pub fn quotes(&self, symbols: &[Symbol]) -> Option<(PathBuf, Vec<Symbol>)> {
         self.quotes.as_ref().map(|section| section.get_ref().names(symbols))
+    }
+
+    /// The servers of the feed, which has none where the plan is empty.
+    pub fn recovery(&self) -> RecoveryPlan {
+        recovery::plan(self).unwrap_or_default()
     }
 
     /// Group and port of each line, and the address of the interface that joins it.

@@ -54,6 +54,21 @@ fn group_that_is_none_is_refused() {
 }
 
 #[test]
+fn servers_of_a_feed_have_the_keys_of_feed_handler_and_need_a_feed() {
+    let feed = "[[feed]]\ngroup = \"239.0.0.1\"\nport = 1\ninterface = \"10.0.0.1\"";
+    let servers = "[rerequest]\nserver = \"192.0.2.1:26478\"\nattempts = 7\n\
+                   [image]\nserver = \"192.0.2.1:26479\"\nuser = \"USER\"\npassword = \"SECRET\"";
+    let text = |feed: &str, servers: &str| format!("{GOOD}\n{feed}\n{servers}\n");
+    let plan = parse::<Config>(&text(feed, servers), Config::check).unwrap().recovery();
+    assert_eq!(plan.requests.map(|requests| requests.retry.attempts), Some(7));
+    assert!(plan.image.is_some());
+    assert!(parse::<Config>(&text(feed, ""), Config::check).unwrap().recovery().is_empty());
+    assert!(place(&text("", servers)).2.contains("there is none"));
+    let of_cboe = servers.replace("attempts", "session = \"0001\"\nattempts");
+    assert!(place(&text(feed, &of_cboe)).2.contains("have no session"));
+}
+
+#[test]
 fn quotes_have_the_names_of_their_feed() {
     let text = |rest: &str| format!("{GOOD}\n[quotes]\nring = \"/dev/shm/cme.ring\"\n{rest}\n");
     let config = parse::<Config>(&text("names = { ESZ6 = \"#5485\", CLF7 = \"CL\" }"), Config::check).unwrap();

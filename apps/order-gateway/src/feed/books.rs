@@ -1,0 +1,224 @@
+//! The books of a feed, and which of our instruments' best prices have changed.
+
+use market::event::Event;
+use market::image::{ImageCounts, ImagePolicy, ImageRecovery, ImageRequest, ImageVerdict, LiveMessage};
+use market::itch50::Itch50;
+use market::{
+    BookBuilder, BookIdx, Books, Capacity, Change, ChannelHandler, EventSink, Gap, MessageCounts, OrderBooks, Symbol,
+};
+use order_entry::risk::InstrumentIdx;
+
+use crate::strategy::BookEvent;
+
+/// Messages behind an image that one turn applies: some ten microseconds.
+const MESSAGES_PER_TURN: usize = 256;
+
+/// The books, what an image of them waits for, and what is to be told.
+#[derive(Debug)]
+pub(super) struct FeedBooks {
+    builder: BookBuilder<Itch50, OrderBooks, Changes>,
+    image: Option<ImageRecovery>,
+    /// Messages that could not be decoded, as far as an image was asked for because of them.
+    lost: u64,
+    /// For messages that were counted when they arrived.
+    uncounted: MessageCounts,
+}
+
+/// Which books are to be told of.
+#[derive(Debug)]
+struct Changes {
+    symbols: Box<[Symbol]>,
+    /// The instrument of each book; `None` for books that nobody trades, or of which nothing
+    /// changed yet.
+    instruments: Box<[Option<InstrumentIdx>]>,
+    /// Books whose best prices may have changed in this packet.
+    changed: Vec<BookIdx>,
+    is_all_changed: bool,
+}
+
+impl FeedBooks {
+    /// Empty ones, for which images may be asked for where there are limits of that.
+    pub(super) fn new(symbols: &[Symbol], capacity: Capacity, image: Option<ImagePolicy>) -> Self {
+        let changes = Changes {
+            symbols: symbols.into(),
+            instruments: vec![None; capacity.books].into_boxed_slice(),
+            changed: Vec::with_capacity(symbols.len()),
+            is_all_changed: false,
+        };
+        Self {
+            builder: BookBuilder::with_sink(Itch50, OrderBooks::new(capacity), changes),
+            image: image.map(ImageRecovery::new),
+            lost: 0,
+            uncounted: MessageCounts::new(),
+        }
+    }
+
+    /// Gives the books of our instruments that have changed to `take`, each once.
+    pub(super) fn publish(&mut self, at_ns: u64, mut take: impl FnMut(&BookEvent)) {
+        let BookBuilder { books, sink, .. } = &mut self.builder;
+        if core::mem::take(&mut sink.is_all_changed) {
+            sink.changed.clear();
+            for (number, symbol) in (0..).zip(&sink.symbols) {
+                if let Some(book) = books.find(*symbol) {
+                    take(&event(InstrumentIdx(number), books, book, at_ns));
+                }
+            }
+            return;
+        }
+        while let Some(book) = sink.changed.pop() {
+            if let Some(instrument) = sink.instruments[book.0 as usize] {
+                take(&event(instrument, books, book, at_ns));
+            }
+        }
+    }
+
+    /// The books lack something although no number is missing; the last one delivered was `last`.
+    /// An image has a message that could not be decoded.
+    pub(super) fn want_what_was_lost(&mut self, last: u64) {
+        let lost = self.builder.counts.lost_to_books;
+        if lost > core::mem::replace(&mut self.lost, lost)
+            && let Some(image) = &mut self.image
+        {
+            image.gap(Gap { from: last, to: last });
+        }
+    }
+
+    /// The image that is to be asked for, if any.
+    pub(super) fn wanted(&mut self, now_ns: u64) -> Option<ImageRequest> {
+        self.image.as_mut()?.poll(now_ns)
+    }
+
+    /// No image came of a request.
+    pub(super) fn image_failed(&mut self, id: u64, now_ns: u64) {
+        if let Some(image) = &mut self.image {
+            image.failed(id, now_ns);
+        }
+    }
+
+    /// Puts an image's books in the place of ours, which are in `books` then, if the image is of
+    /// use. They are stale until [`FeedBooks::catch_up`] has applied what is queued.
+    pub(super) fn take_image(&mut self, id: u64, first_live: u64, books: &mut OrderBooks, now_ns: u64) {
+        let Some(image) = &mut self.image else { return };
+        if image.offer(id, first_live, now_ns) == ImageVerdict::Take {
+            core::mem::swap(&mut self.builder.books, books);
+            self.builder.books.mark_stale();
+            self.builder.sink.renumbered();
+        }
+    }
+
+    /// Applies a bounded number of the messages that are queued behind an image.
+    pub(super) fn catch_up(&mut self) {
+        let Some(image) = &mut self.image else { return };
+        let (builder, uncounted) = (&mut self.builder, &mut self.uncounted);
+        if image.catch_up(MESSAGES_PER_TURN, |_, message| builder.apply_queued(message, uncounted)) {
+            self.builder.on_rebuilt();
+        }
+    }
+
+    pub(super) fn image_counts(&self) -> Option<ImageCounts> {
+        self.image.as_ref().map(|image| *image.counts())
+    }
+
+    /// Whether messages are queued for an image.
+    fn is_behind_an_image(&self) -> bool {
+        self.image.as_ref().is_some_and(ImageRecovery::is_active)
+    }
+
+    fn want_image(&mut self, gap: Gap) {
+        if let Some(image) = &mut self.image {
+            image.gap(gap);
+        }
+    }
+}
+
+impl ChannelHandler for FeedBooks {
+    fn on_message(&mut self, seq: u64, message: &[u8]) {
+        match self.image.as_mut().map(|image| image.live(seq, message)) {
+            Some(LiveMessage::Queued) => self.builder.pass_on(seq, message),
+            _ => self.builder.on_message(seq, message),
+        }
+    }
+
+    #[inline]
+    fn on_messages<'a>(&mut self, messages: impl Iterator<Item = (u64, &'a [u8])>) -> u64 {
+        if !self.is_behind_an_image() {
+            return self.builder.on_messages(messages);
+        }
+        let mut count = 0;
+        for (seq, message) in messages {
+            self.on_message(seq, message);
+            count += 1;
+        }
+        count
+    }
+
+    fn on_gap(&mut self, gap: Gap) {
+        self.builder.on_gap(gap);
+        self.want_image(gap);
+    }
+
+    fn on_late_join(&mut self, gap: Gap) {
+        self.builder.on_late_join(gap);
+        self.want_image(gap);
+    }
+
+    fn on_restart(&mut self) {
+        self.builder.on_restart();
+        if let Some(image) = &mut self.image {
+            image.restart();
+        }
+    }
+}
+
+impl Changes {
+    /// The indices of books are new.
+    fn renumbered(&mut self) {
+        self.instruments.fill(None);
+        self.changed.clear();
+        self.is_all_changed = true;
+    }
+
+    /// Whether `book` is one of our instruments', which is looked up until it is.
+    fn is_ours(&mut self, book: BookIdx, books: &impl Books) -> bool {
+        let known = &mut self.instruments[book.0 as usize];
+        if known.is_none() {
+            let symbol = books.symbol(book);
+            let number = self.symbols.iter().position(|ours| *ours == symbol);
+            *known = number.map(|number| InstrumentIdx(number as u32));
+        }
+        known.is_some()
+    }
+}
+
+impl EventSink for Changes {
+    #[inline]
+    fn event(&mut self, _seq: u64, _event: &Event, change: Option<Change>, books: &impl Books) {
+        let Some(Change { book, is_top: true }) = change else { return };
+        if self.is_ours(book, books) && !self.changed.contains(&book) {
+            self.changed.push(book);
+        }
+    }
+
+    fn gap(&mut self, _gap: Gap, _books: &impl Books) {
+        self.is_all_changed = true;
+    }
+
+    fn doubted(&mut self, _books: &impl Books) {
+        self.is_all_changed = true;
+    }
+
+    fn rebuilt(&mut self, _books: &impl Books) {
+        self.is_all_changed = true;
+    }
+
+    fn restart(&mut self) {
+        self.is_all_changed = true;
+    }
+}
+
+fn event(instrument: InstrumentIdx, books: &OrderBooks, book: BookIdx, at_ns: u64) -> BookEvent {
+    let top = books.top(book);
+    let side = |price, qty: u64| (qty > 0).then(|| (price, u32::try_from(qty).unwrap_or(u32::MAX)));
+    let (bid, offer) = (side(top.bid_px, top.bid_qty), side(top.ask_px, top.ask_qty));
+    BookEvent { instrument, bid, offer, is_stale: books.is_stale(book), at_ns }
+}

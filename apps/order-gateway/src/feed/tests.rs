@@ -1,0 +1,196 @@
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::mpsc::channel;
+
+use feed_handler::recovery::{Answer, Command, ImagePlan, ImageSource, RecoveryPlan, RequestPlan, ThreadEnd, link};
+use market::framing::PacketWriter;
+use market::framing::mold_udp64::MoldHeader;
+use market::image::ImagePolicy;
+use market::itch50::{AddOrder, Head, Itch50, Message};
+use market::{BookBuilder, ChannelHandler, Locate, OrderBooks, Price, RetryPolicy};
+use order_entry::soupbin::Credentials;
+
+use super::*;
+
+const SYMBOL: Symbol = Symbol(*b"ZIEXT   ");
+const BOOKS: Capacity = Capacity { books: 4, orders: 64, levels: 16 };
+const MS: u64 = 1_000_000;
+/// An order without its fields.
+const BROKEN: &[u8] = b"A";
+
+/// A bid for shares of `symbol`.
+fn bid(symbol: Symbol, order: u64, cents: u32) -> Vec<u8> {
+    let head = Head::new(AddOrder::KIND, Locate(u16::from(symbol != SYMBOL)), 0);
+    let (shares, price) = (100.into(), (cents * 100).into());
+    let add = AddOrder { head, order: order.into(), side: b'B', shares, stock: symbol, price };
+    Message::from(&add).as_bytes().to_vec()
+}
+
+fn packet(seq: u64, messages: &[&[u8]]) -> Vec<u8> {
+    let mut room = [0; 512];
+    let mut writer = PacketWriter::<MoldUdp64>::new(MoldHeader::new(*b"DAY       ", seq), &mut room).unwrap();
+    messages.iter().for_each(|message| writer.push(message).unwrap());
+    writer.finish().to_vec()
+}
+
+/// A feed, and the other end of its recovery.
+struct Play {
+    feed: Feed,
+    thread: ThreadEnd<OrderBooks>,
+    now_ns: u64,
+    /// Best bid in cents, and whether it is stale, of each event.
+    told: Vec<(i64, bool)>,
+}
+
+impl Play {
+    fn new(plan: RecoveryPlan) -> Self {
+        let ((worker, thread), (_, events)) = (link(), channel());
+        let config = FeedConfig { books: BOOKS, ..FeedConfig::default() };
+        let feed = Feed::with_recovery(&[SYMBOL], &config, FeedRecovery::over(plan, worker, events));
+        Self { feed, thread, now_ns: 0, told: Vec::new() }
+    }
+
+    /// Line A brings bids of our stock, the first of them with number `seq`.
+    fn bids(&mut self, seq: u64, cents: &[u32]) {
+        let messages: Vec<_> = (seq..).zip(cents).map(|(seq, cents)| bid(SYMBOL, seq, *cents)).collect();
+        self.bring(seq, &messages.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    }
+
+    fn bring(&mut self, seq: u64, messages: &[&[u8]]) {
+        assert!(self.feed.on_packet(Line::A, &packet(seq, messages), self.now_ns));
+        self.pass(0);
+    }
+
+    /// A turn, `ns` later.
+    fn pass(&mut self, ns: u64) {
+        self.now_ns += ns;
+        let told = &mut self.told;
+        let mut take = |book: &BookEvent| {
+            assert_eq!(book.instrument.0, 0);
+            told.push((book.bid.map_or(0, |(Price(price), _)| price / 100), book.is_stale));
+        };
+        self.feed.publish(self.now_ns, &mut take);
+        self.feed.tick(self.now_ns, take);
+    }
+
+    fn command(&mut self) -> Command<OrderBooks> {
+        self.thread.commands.pop().expect("something is asked for")
+    }
+
+    /// The image that is asked for: its number, and from where on it must continue.
+    fn wanted(&mut self) -> (u64, u64) {
+        match self.command() {
+            Command::Image { id, covers_from, .. } => (id, covers_from),
+            _ => panic!("an image is asked for"),
+        }
+    }
+
+    /// The image has another stock first, so that books have other indices, then a bid of ours.
+    fn send_image(&mut self, id: u64, first_live: u64, cents: u32) {
+        let mut builder = BookBuilder::new(Itch50, OrderBooks::new(BOOKS));
+        builder.on_message(0, &bid(Symbol(*b"ANOTHER "), 900, 1));
+        builder.on_message(0, &bid(SYMBOL, 901, cents));
+        let books = Box::new(builder.books);
+        assert!(self.thread.answers.push(Answer::Image { channel: 0, id, first_live, books }).is_ok());
+    }
+}
+
+fn requests() -> RecoveryPlan {
+    let nowhere = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1);
+    let retry = RetryPolicy::default();
+    let requests = RequestPlan { server: nowhere, bind: nowhere, retry, hole_max: 100, proxy: None, replays: None };
+    RecoveryPlan { requests: Some(requests), ..RecoveryPlan::default() }
+}
+
+fn images() -> RecoveryPlan {
+    let credentials = Credentials::new("user", "password").unwrap();
+    let image = ImagePlan {
+        server: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1),
+        source: ImageSource::Glimpse { credentials, any_session: false },
+        policy: ImagePolicy { queue_len_max: 1 << 16, messages_max: 1 << 10, ..ImagePolicy::default() },
+    };
+    RecoveryPlan { image: Some(image), ..RecoveryPlan::default() }
+}
+
+#[test]
+fn hole_of_both_lines_is_requested_and_its_answer_makes_no_book_stale() {
+    let mut play = Play::new(requests());
+    play.bids(1, &[100]);
+    // A jump is believed when a second packet agrees.
+    play.bids(3, &[102]);
+    play.bids(4, &[103]);
+    play.pass(2 * MS);
+    let Command::Request { range, session, .. } = play.command() else { panic!("messages are requested") };
+    assert_eq!((range.seq, range.count), (2, 1));
+    assert_eq!(play.feed.channel.arbiter().session(), Some(session));
+    let answer = packet(2, &[&bid(SYMBOL, 2, 101)]);
+    assert!(play.thread.answers.push(Answer::Packet { set: 0, bytes: answer[..].try_into().unwrap() }).is_ok());
+    play.pass(MS);
+    assert_eq!(play.told, [(100, false), (103, false)]);
+    assert_eq!(play.feed.counts().missing, 0);
+}
+
+#[test]
+fn hole_that_no_answer_fills_leaves_stale_books_until_an_image_and_what_was_queued_behind_it() {
+    let mut play = Play::new(RecoveryPlan { image: images().image, ..requests() });
+    play.bids(1, &[100]);
+    play.bids(3, &[90]);
+    play.bids(4, &[91]);
+    for _ in 0..200 {
+        play.pass(10 * MS);
+    }
+    assert_eq!(play.told, [(100, false), (100, true)]);
+    let mut requests = 0;
+    let (id, covers_from) = loop {
+        match play.command() {
+            Command::Image { id, covers_from, .. } => break (id, covers_from),
+            _ => requests += 1,
+        }
+    };
+    assert_eq!((requests, covers_from), (3, 3), "it is asked for as often as the plan says");
+    play.bids(5, &[92]);
+    play.send_image(id, 4, 104);
+    play.pass(MS);
+    assert!(matches!(play.command(), Command::Spare(_)), "the memory of the old books goes back");
+    play.told.clear();
+    play.bids(6, &[105]);
+    assert_eq!(play.told, [(105, false)], "it has an index of its own in the image");
+}
+
+#[test]
+fn hole_that_is_wider_than_the_plan_says_is_left_to_the_image_at_once() {
+    let mut play = Play::new(RecoveryPlan { image: images().image, ..requests() });
+    play.bids(1, &[100]);
+    play.bids(103, &[100]);
+    play.bids(104, &[100]);
+    play.pass(MS);
+    assert_eq!(play.wanted().1, 103);
+}
+
+#[test]
+fn message_that_cannot_be_decoded_leaves_stale_books_and_has_an_image_asked_for() {
+    let mut play = Play::new(images());
+    play.bids(1, &[100]);
+    play.bring(2, &[BROKEN]);
+    assert_eq!(play.told, [(100, false), (100, true)]);
+    play.pass(MS);
+    let (id, covers_from) = play.wanted();
+    assert_eq!(covers_from, 3);
+    play.send_image(id, 3, 104);
+    play.pass(MS);
+    assert_eq!(play.told.last(), Some(&(104, false)));
+}
+
+#[test]
+fn image_behind_which_another_message_is_lost_is_not_called_whole() {
+    let mut play = Play::new(images());
+    play.bids(1, &[100]);
+    play.bring(2, &[BROKEN]);
+    play.pass(MS);
+    let (id, _) = play.wanted();
+    play.bring(3, &[BROKEN]);
+    play.send_image(id, 3, 104);
+    for _ in 0..10 {
+        play.pass(MS);
+    }
+    assert!(play.told[1..].iter().all(|(_, is_stale)| *is_stale), "{:?}", play.told);
+}
