@@ -410,6 +410,18 @@ fn answer_to_a_question_of_the_last_connection_says_nothing_about_orders_behind_
 }
 
 #[test]
+fn refused_requests_are_told_by_reason() {
+    let (mut gateway, _) = trading();
+    gateway.core_mut().disarm(SECOND);
+    for price in [100, 101] {
+        gateway.on_book(&book(price, SECOND));
+    }
+    let (counts, status) = (gateway.core().counts().to_string(), gateway.core().status());
+    assert!(counts.contains(" 2 requests refused") && counts.contains("\n  refused: disarmed 2\n"), "{counts}");
+    assert!(status.ends_with("; 2 requests refused: disarmed 2"), "{status}");
+}
+
+#[test]
 fn refusal_of_the_venue_has_the_name_of_its_reason() {
     let (mut gateway, mut venue) = trading();
     gateway.on_book(&book(100, SECOND));

@@ -100,6 +100,31 @@ pub enum Refusal {
     Unsent,
 }
 
+impl Refusal {
+    /// The reason's name in counts: a limit's, or what else refused it, without its values.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Risk(reject) => reject.limit.name(),
+            Self::State(RequestError::Full) => "no free slot for an order",
+            Self::State(RequestError::IdUsed) => "id used before",
+            Self::State(RequestError::Blocked) => "blocked instrument",
+            Self::State(RequestError::Ended) => "order has ended",
+            Self::State(RequestError::CancelPending) => "cancel not answered",
+            Self::State(RequestError::ReplacesPending) => "replaces not answered",
+            Self::Session(SendError::Closed) => "session closed",
+            Self::Session(SendError::Range) => "price or quantity not in the protocol",
+            Self::Session(SendError::Field(_)) => "field not in the protocol",
+            Self::Session(SendError::Ids) => "ids of the day used up",
+            Self::Session(SendError::Room) => "line takes less than is sent",
+            Self::Journal(_) => "journal without room",
+            Self::Disk => "journal's disk failed",
+            Self::Unknown => "unknown instrument or order",
+            Self::Contradiction(_) => "field contradicts another",
+            Self::Unsent => "line did not take it",
+        }
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -28,7 +28,7 @@ pub(crate) use answers::StrategyEvent;
 pub use hang_up::KillLine;
 pub(crate) use hang_up::LineDuty;
 pub use notice::Notice;
-pub use refusal::VenueRefusal;
+pub use refusal::{RefusalCounts, VenueRefusal};
 
 /// One instrument of the configuration; its position is its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +73,8 @@ pub struct CoreCounts {
     pub replaces: u64,
     /// Cancels that were written.
     pub cancels: u64,
-    /// Requests that were refused.
-    pub refused: u64,
+    /// Orders and replaces that were refused before the venue saw them, by reason.
+    pub refused: RefusalCounts,
     /// Questions about requests without an answer.
     pub queries: u64,
     /// Answers about orders.
@@ -102,9 +102,13 @@ impl fmt::Display for CoreCounts {
         let Self { unwritten_refusals, unread, missed, refused_by_venue, .. } = self;
         writeln!(
             f,
-            "{orders} orders, {replaces} replaces and {cancels} cancels sent, {refused} requests refused, {unwritten_refusals} \
-             of them not in the journal"
+            "{orders} orders, {replaces} replaces and {cancels} cancels sent, {} requests refused, {unwritten_refusals} of \
+             them not in the journal",
+            refused.total()
         )?;
+        if refused.total() > 0 {
+            writeln!(f, "  refused: {refused}")?;
+        }
         writeln!(
             f,
             "  {answers} answers, {queries} questions about missing ones, {alarms} alarms, {unjournaled} not in the journal, {unread} \

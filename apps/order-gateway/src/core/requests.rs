@@ -13,12 +13,12 @@ use crate::orders::OrderRequest;
 impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// Sends an order, and returns its id.
     pub(crate) fn send_order(&mut self, request: &OrderRequest, now_ns: u64) -> Result<u64, Refusal> {
-        self.try_order(request, now_ns).inspect_err(|_| self.counts.refused += 1)
+        self.try_order(request, now_ns).inspect_err(|refusal| self.counts.refused.count(refusal))
     }
 
     /// Sends a replace, and returns its id.
     pub(crate) fn send_replace(&mut self, id: u64, terms: (u32, Price), now_ns: u64) -> Result<u64, Refusal> {
-        self.try_replace(id, terms, now_ns).inspect_err(|_| self.counts.refused += 1)
+        self.try_replace(id, terms, now_ns).inspect_err(|refusal| self.counts.refused.count(refusal))
     }
 
     fn try_order(&mut self, request: &OrderRequest, now_ns: u64) -> Result<u64, Refusal> {

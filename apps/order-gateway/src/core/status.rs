@@ -32,11 +32,15 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         };
         let in_doubt = orders.live().filter(|(_, order)| order.is_in_doubt()).count();
         let (live, counts) = (orders.live_count(), self.counts());
+        let by_us = match counts.refused.total() {
+            0 => String::new(),
+            total => format!("; {total} requests refused: {}", counts.refused),
+        };
         let refused = self.last_refusal().map_or_else(String::new, |refusal| {
             format!("; {} refused by the venue, the last one {refusal}", counts.refused_by_venue)
         });
         format!(
-            "{gate}{stopped}; session {session}; {live} live orders, {in_doubt} in doubt; {} alarms, {} unread{refused}",
+            "{gate}{stopped}; session {session}; {live} live orders, {in_doubt} in doubt; {} alarms, {} unread{by_us}{refused}",
             counts.alarms, counts.unread
         )
     }
