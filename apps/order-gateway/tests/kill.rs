@@ -7,8 +7,9 @@ use common::line::Line;
 use common::{Buyer, RESERVE, SECOND, STOCK, TestGateway, Venue, book, config, gateway};
 use order_entry::Refusal;
 use order_entry::journal::{Journal, JournalError, StrategyName};
-use order_entry::orders::{VenueEvent, VenueStatus};
+use order_entry::orders::{VenueEvent, VenueMessage, VenueStatus};
 use order_entry::risk::{KillSwitch, Level, LevelLimits, Limit, Rate, StrategyIdx};
+use order_entry::session::SessionEvent;
 use order_gateway::{Core, CoreConfig, Gateway};
 
 type LineGateway = Gateway<Buyer, Line, Vec<u8>>;
@@ -178,6 +179,68 @@ fn mass_cancel_that_has_no_effect_is_followed_by_cancels_of_each_order_until_non
     (4..9).for_each(|second| gateway.tick(second * SECOND).unwrap());
     venue.pump(&mut gateway, 9 * SECOND);
     assert_eq!((gateway.core().orders().live_count(), venue.cancels), (0, 2));
+}
+
+/// A line whose mass cancel is 4, behind three orders of which the venue cancels the first alone.
+fn by_one_message(kill: &KillSwitch) -> LineGateway {
+    let mut gateway = on_line(kill, 3);
+    gateway.core_mut().session_mut().has_mass_cancel = true;
+    gateway
+}
+
+fn say_count(gateway: &mut LineGateway, count: u32, now_ns: u64) {
+    let message = VenueMessage::MassCanceled { id: 4, count };
+    gateway.core_mut().session_mut().said.push_back(SessionEvent::Message { number: 0, message });
+    gateway.received(&[], now_ns).unwrap();
+}
+
+#[test]
+fn orders_that_a_counted_mass_cancel_has_left_are_canceled_at_once() {
+    for is_counted_first in [false, true] {
+        let kill = KillSwitch::new();
+        let mut gateway = by_one_message(&kill);
+        kill.throw();
+        gateway.tick(9 * SECOND).unwrap();
+        if is_counted_first {
+            say_count(&mut gateway, 1, 9 * SECOND);
+            gateway.tick(9 * SECOND).unwrap();
+            assert!(canceled(&gateway).is_empty(), "the message about the order is to come");
+        }
+        say(&mut gateway, 1, VenueEvent::Canceled { reason: 0 }, 9 * SECOND);
+        if !is_counted_first {
+            gateway.tick(9 * SECOND).unwrap();
+            assert!(canceled(&gateway).is_empty(), "more may be canceled");
+            say_count(&mut gateway, 1, 9 * SECOND);
+        }
+        gateway.tick(9 * SECOND).unwrap();
+        assert_eq!(canceled(&gateway), [2, 3]);
+    }
+}
+
+#[test]
+fn orders_that_a_persons_counted_mass_cancel_has_left_are_canceled_and_none_behind_it() {
+    let mut gateway = by_one_message(&KillSwitch::new());
+    gateway.core_mut().cancel_all(9 * SECOND);
+    gateway.on_book(&book(20, 9 * SECOND));
+    say(&mut gateway, 5, VenueEvent::Accepted { venue_id: 905 }, 9 * SECOND);
+    say(&mut gateway, 1, VenueEvent::Canceled { reason: 0 }, 9 * SECOND);
+    say_count(&mut gateway, 1, 9 * SECOND);
+    for second in 9..20 {
+        gateway.tick(second * SECOND).unwrap();
+    }
+    assert_eq!(canceled(&gateway), [2, 3]);
+}
+
+#[test]
+fn mass_cancel_of_a_person_without_an_answer_is_followed_by_cancels_of_each_order_once() {
+    let mut gateway = by_one_message(&KillSwitch::new());
+    gateway.core_mut().cancel_all(9 * SECOND);
+    gateway.tick(11 * SECOND - MS).unwrap();
+    assert!(canceled(&gateway).is_empty());
+    for second in 11..20 {
+        gateway.tick(second * SECOND).unwrap();
+    }
+    assert_eq!(canceled(&gateway), [1, 2, 3]);
 }
 
 /// The question about the order came behind the cancel, so the venue has not taken the cancel.

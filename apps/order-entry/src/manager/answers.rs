@@ -41,7 +41,7 @@ impl<M: JournalMemory> OrderManager<M> {
                 OrderEvents::new()
             }
             VenueMessage::Unknown { key } => self.unknown(number, key, now_ns),
-            VenueMessage::Other => {
+            VenueMessage::MassCanceled { .. } | VenueMessage::Other => {
                 self.note(&Entry::Received { number }, now_ns);
                 OrderEvents::new()
             }

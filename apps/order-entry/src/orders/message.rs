@@ -65,6 +65,14 @@ pub enum VenueMessage {
         /// When it was sent, for cancels, which have no ids.
         asked_ns: u64,
     },
+    /// A mass cancel is done, and has canceled so many orders, of which each has a message of its
+    /// own, before this one or behind it.
+    MassCanceled {
+        /// The client id of the mass cancel.
+        id: u64,
+        /// Orders.
+        count: u32,
+    },
     /// The venue does not know the order. It may not know it yet: a request for a status may
     /// overtake the order within the venue.
     Unknown {

@@ -87,7 +87,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
                     self.record_refusal(event);
                     self.book(event, now_ns);
                 }
-                self.watch_mass_cancel(message);
+                self.watch_mass_cancel(message, &events);
                 match message {
                     VenueMessage::Settled { .. } => {
                         // The line may have broken before the cancels of a thrown switch arrived.

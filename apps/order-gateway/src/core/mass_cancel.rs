@@ -1,10 +1,10 @@
 //! The cancel of all orders: a person's or a strategy's once, a thrown kill switch's until no order
 //! lives.
 
-use order_entry::Refusal;
 use order_entry::journal::{JournalMemory, Killed};
-use order_entry::orders::VenueMessage;
+use order_entry::orders::{OrderEvent, VenueEvent, VenueMessage};
 use order_entry::session::{SendError, VenueSession};
+use order_entry::{OrderEvents, Refusal};
 
 use super::{Core, Notice};
 
@@ -33,8 +33,16 @@ pub(super) struct MassCancel {
     next: usize,
     /// The venue's own mass cancel did not end all orders: each is canceled by itself.
     is_each: bool,
-    /// The client id of the venue's mass cancel that was sent last.
+    /// The client id of the venue's mass cancel whose effect is awaited.
     id: Option<u64>,
+    /// Orders that it has canceled, as the venue has told it; `None` until then, or for good where
+    /// the protocol has no such message.
+    count: Option<u32>,
+    /// Orders that were canceled since it was sent.
+    canceled: u32,
+    /// Only orders with lower client ids are canceled: one that was sent behind a person's or a
+    /// strategy's mass cancel is not meant.
+    below: u64,
     began_ns: u64,
     pause_ns: u64,
 }
@@ -51,6 +59,9 @@ impl MassCancel {
         next: 0,
         is_each: false,
         id: None,
+        count: None,
+        canceled: 0,
+        below: u64::MAX,
         began_ns: 0,
         pause_ns: PAUSE_NS,
     };
@@ -62,6 +73,7 @@ impl MassCancel {
     /// one.
     pub(super) const fn begin(&mut self) {
         (self.is_due, self.next, self.is_each) = (true, 0, false);
+        (self.id, self.below) = (None, u64::MAX);
     }
 
     /// The same, each order by itself.
@@ -69,15 +81,15 @@ impl MassCancel {
         (self.is_due, self.next, self.is_each) = (true, 0, true);
     }
 
-    /// Orders live, although a thrown switch has canceled them: whatever became of the cancels,
-    /// they are sent again after the pause, or after the time for an answer to the venue's mass
-    /// cancel. A clock that steps back shortens it.
+    /// Orders live, although they were canceled. By a thrown switch: whatever became of the cancels,
+    /// they are sent again after the pause. By the venue's mass cancel, whoever sent it: each is
+    /// canceled by itself after the time for an answer. A clock that steps back shortens it.
     const fn repeat(&mut self, now_ns: u64, answer_timeout_ns: u64) {
-        if !self.is_killed || self.is_due {
-            return;
-        }
         // The venue's mass cancel is answered by each order's end, and refused at once.
         let is_mass = self.id.is_some() && !self.is_each;
+        if self.is_due || !(self.is_killed || is_mass) {
+            return;
+        }
         let pause_ns = if is_mass { answer_timeout_ns } else { self.pause_ns };
         if now_ns.abs_diff(self.began_ns) < pause_ns {
             return;
@@ -144,7 +156,9 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         let sent = self.session.cancel_all(now_ns);
         self.mark_numbers(now_ns);
         if sent == Ok(true) {
-            self.mass_cancel.id = Some(id);
+            let mass_cancel = &mut self.mass_cancel;
+            (mass_cancel.id, mass_cancel.count, mass_cancel.canceled) = (Some(id), None, 0);
+            mass_cancel.below = if mass_cancel.is_killed { u64::MAX } else { id };
         }
         sent
     }
@@ -152,7 +166,9 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// Whether the line took the cancels of all orders that are left.
     fn cancel_each(&mut self, now_ns: u64) -> bool {
         for slot in self.mass_cancel.next..self.manager.orders().used() {
-            if self.manager.orders().get(slot).is_none_or(|order| !order.is_live()) {
+            let below = self.mass_cancel.below;
+            let order = self.manager.orders().get(slot);
+            if order.is_none_or(|order| !order.is_live() || order.accepted_id() >= below) {
                 continue;
             }
             match self.cancel_past_rates(slot, self.mass_cancel.is_each, now_ns) {
@@ -170,13 +186,22 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     }
 
     /// A venue that refuses its mass cancel, that of a firm which it does not know for one, has
-    /// canceled nothing.
-    pub(super) fn watch_mass_cancel(&mut self, message: &VenueMessage) {
-        if let VenueMessage::Refused { id, .. } = *message
-            && self.mass_cancel.id == Some(id)
-        {
-            self.mass_cancel.id = None;
-            self.mass_cancel.begin_each();
+    /// canceled nothing. One that tells how many orders it has canceled has left the others, when
+    /// the messages about so many have come.
+    pub(super) fn watch_mass_cancel(&mut self, message: &VenueMessage, events: &OrderEvents) {
+        let mass_cancel = &mut self.mass_cancel;
+        let Some(awaited) = mass_cancel.id else { return };
+        let is_new_end =
+            |event: &&OrderEvent| matches!(event.event, VenueEvent::Canceled { .. }) && !event.outcome.is_duplicate;
+        mass_cancel.canceled = mass_cancel.canceled.saturating_add(events.iter().filter(is_new_end).count() as u32);
+        match *message {
+            VenueMessage::Refused { id, .. } if id == awaited => mass_cancel.count = Some(0),
+            VenueMessage::MassCanceled { id, count } if id == awaited => mass_cancel.count = Some(count),
+            _ => (),
+        }
+        if mass_cancel.count.is_some_and(|count| mass_cancel.canceled >= count) {
+            mass_cancel.id = None;
+            mass_cancel.begin_each();
         }
     }
 }

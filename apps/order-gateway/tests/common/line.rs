@@ -8,13 +8,15 @@ use order_entry::journal::SessionMark;
 use order_entry::orders::{OrderKey, OrderRules, VenueEvent, VenueMessage};
 use order_entry::session::{OrderTerms, SendError, SessionError, SessionEvent, VenueSession, WireOrder, WireTarget};
 
-/// Cancels each order by itself, as FIX does.
+/// Cancels each order by itself, as FIX does, or all by one message, as BOE 3.
 #[derive(Debug)]
 pub struct Line {
     next_id: u64,
     /// Requests that the line still takes.
     pub room: usize,
     pub said: VecDeque<SessionEvent>,
+    /// It cancels all orders by one message, which takes an id.
+    pub has_mass_cancel: bool,
     /// The ids that cancels named.
     pub canceled: Vec<u64>,
     /// The symbols that requests named.
@@ -35,7 +37,19 @@ impl Line {
     pub fn new() -> Self {
         let (said, canceled, symbols) = (VecDeque::new(), Vec::new(), Vec::new());
         let (out, order, left) = (Vec::new(), &b""[..], Vec::new());
-        Self { next_id: 1, room: usize::MAX, said, canceled, symbols, log_outs: 0, is_closed: false, out, order, left }
+        Self {
+            next_id: 1,
+            room: usize::MAX,
+            said,
+            has_mass_cancel: false,
+            canceled,
+            symbols,
+            log_outs: 0,
+            is_closed: false,
+            out,
+            order,
+            left,
+        }
     }
 
     pub fn say(&mut self, id: u64, event: VenueEvent) {
@@ -119,7 +133,10 @@ impl VenueSession for Line {
     }
 
     fn cancel_all(&mut self, _now_ns: u64) -> Result<bool, SendError> {
-        Ok(false)
+        if self.has_mass_cancel {
+            self.take_id()?;
+        }
+        Ok(self.has_mass_cancel)
     }
 
     fn ask_status(&mut self, _now_ns: u64, _target: &WireTarget) -> Result<bool, SendError> {

@@ -71,13 +71,14 @@ pub(super) fn read_v3(message: &Message<'_>) -> Result<Said, BoeError> {
             let terms = (it.last_shares.get(), it.corrected_price.get());
             said(&it.cl_ord_id, revised(it.exec_ref_id.get(), terms))
         }
+        Outbound::MassCancelAcknowledgment(it) => {
+            let (id, count) = (id_of(&it.mass_cancel_id), it.cancelled_count.get());
+            Some((id, VenueMessage::MassCanceled { id, count }))
+        }
         Outbound::MassCancelRejected(it) => refused(&it.mass_cancel_id, it.reason.0),
         // A trade at settlement has shares when it trades; its price, which comes here, is known to
         // whoever clears it.
-        Outbound::TasRestatement(_)
-        | Outbound::MassCancelAcknowledgment(_)
-        | Outbound::PurgeAcknowledgment(_)
-        | Outbound::PurgeRejected(_) => None,
+        Outbound::TasRestatement(_) | Outbound::PurgeAcknowledgment(_) | Outbound::PurgeRejected(_) => None,
     })
 }
 

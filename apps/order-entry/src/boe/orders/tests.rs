@@ -352,6 +352,25 @@ fn all_orders_are_canceled_by_one_message_of_version_3_whose_refusal_names_its_i
 }
 
 #[test]
+fn acknowledgment_of_a_mass_cancel_says_how_many_orders_it_has_canceled() {
+    let mut line = Line::<V3>::open();
+    line.order();
+    assert_eq!(line.client.cancel_all(1), Ok(true));
+    line.deliver();
+    let done = v3::MassCancelAcknowledgment {
+        at_ns: 1.into(),
+        mass_cancel_id: Text::zero_padded("2").unwrap(),
+        cancelled_count: 7.into(),
+        received_ns: 1.into(),
+    };
+    let events = line.say(|server, output| {
+        server.send(1, v3::MassCancelAcknowledgment::KIND, 0, done.as_bytes(), output).unwrap();
+    });
+    let message = VenueMessage::MassCanceled { id: 2, count: 7 };
+    assert_eq!(events, [SessionEvent::Message { number: UnitNumbers::number(0, 0), message }]);
+}
+
+#[test]
 fn each_order_is_canceled_by_itself_by_version_2() {
     let mut line = Line::<V2>::open();
     line.order();
