@@ -96,6 +96,8 @@ pub struct Run<T, S, M> {
     epoch_offset_ns: u64,
     connection: Connection,
     buffer: Vec<u8>,
+    /// Line B is read first in the next turn: the last one ended within line A.
+    is_line_b_first: bool,
     has_audit_failed: bool,
     /// The kill switch keeps the connection closed, and a person knows it.
     is_hung_up: bool,
@@ -153,6 +155,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             host,
             connection: Connection::default(),
             buffer: vec![0; READ_LEN],
+            is_line_b_first: false,
             has_audit_failed: false,
             is_hung_up: false,
         }
@@ -502,18 +505,21 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     }
 
     /// Takes the packets that wait on the feed's sockets. What one of them causes leaves before the
-    /// next is read, so that the last order of a burst waits for no more than its own packet.
+    /// next is read, so that the last order of a burst waits for no more than its own packet. Where
+    /// it has to wait for the standby, the turn reads no more packets, and the next one begins with
+    /// the other line.
     ///
     /// # Errors
     ///
     /// The connection is broken: it is to be closed.
     fn feed(&mut self) -> Result<bool, String> {
-        let Self { gateway, standby, audit, host, connection, buffer, feed: Some((feed, sockets)), .. } = self else {
-            return Ok(false);
-        };
+        let Self { gateway, standby, audit, host, connection, buffer, is_line_b_first, .. } = self;
+        let Some((feed, sockets)) = &mut self.feed else { return Ok(false) };
         let (mut outgoing, mut was_busy) = (Outgoing { gateway, standby, audit, host: &**host }, false);
         outgoing.gateway.begin_poll();
-        for (socket, line) in sockets.iter().zip([Line::A, Line::B]) {
+        let lines = if *is_line_b_first { [Line::B, Line::A] } else { [Line::A, Line::B] };
+        'lines: for line in lines {
+            let Some(socket) = sockets.get(line.0) else { continue };
             for _ in 0..PACKETS {
                 let latency = outgoing.gateway.latency.as_deref_mut();
                 let Some(len) = receive(socket, buffer, latency) else { break };
@@ -530,7 +536,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                 outgoing.write(|bytes| stream.write(bytes))?;
                 // The standby gets the record of what waits for it in the turn, and not before.
                 if outgoing.standby.is_some() && outgoing.waiting() > 0 {
-                    break;
+                    *is_line_b_first = line == Line::A;
+                    break 'lines;
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! In what order the packets of a burst are read, and the orders that they cause are written.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::ops::RangeInclusive;
@@ -33,6 +33,8 @@ struct Seen {
     writes: RefCell<Vec<Option<u64>>>,
     /// The connection takes nothing.
     is_full: bool,
+    /// The next write finds the connection broken.
+    is_broken: Cell<bool>,
 }
 
 impl Seen {
@@ -70,6 +72,9 @@ impl Read for Machine {
 impl Write for Machine {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.writes.borrow_mut().push(self.0.next_packet());
+        if self.0.is_broken.take() {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
         if self.0.is_full { Err(ErrorKind::WouldBlock.into()) } else { Ok(bytes.len()) }
     }
 
@@ -108,7 +113,12 @@ impl Bench {
         let (receiver, sender) = (UdpSocket::bind(any).unwrap(), UdpSocket::bind(any).unwrap());
         receiver.set_nonblocking(true).unwrap();
         sender.connect(receiver.local_addr().unwrap()).unwrap();
-        let seen = Rc::new(Seen { feed: receiver.try_clone().unwrap(), writes: RefCell::default(), is_full });
+        let seen = Rc::new(Seen {
+            feed: receiver.try_clone().unwrap(),
+            writes: RefCell::default(),
+            is_full,
+            is_broken: Cell::new(false),
+        });
         let journal = Journal::create(vec![0; JOURNAL_LEN], 7, 0, RESERVE).unwrap();
         let mut session = Line::new();
         session.order = ORDER;
@@ -206,14 +216,17 @@ impl Listener for OneStandby {
     }
 }
 
-/// Its order cannot leave in this turn, and those of the packets behind it would only grow old.
-#[test]
-fn packet_whose_order_waits_for_the_standby_is_the_last_of_its_turn() {
+fn standby() -> StandbyLink {
     let mut standby = Follower::new(77, vec![0; JOURNAL_LEN]).unwrap();
     standby.connected();
     let listener = OneStandby(RefCell::new(Some(Standby(standby))));
-    let link = StandbyLink::new(Box::new(listener), Duration::from_secs(60), 0);
-    let mut bench = Bench::new(false, Some(link));
+    StandbyLink::new(Box::new(listener), Duration::from_secs(60), 0)
+}
+
+/// Its order cannot leave in this turn, and those of the packets behind it would only grow old.
+#[test]
+fn packet_whose_order_waits_for_the_standby_is_the_last_of_its_turn() {
+    let mut bench = Bench::new(false, Some(standby()));
     bench.arrive(&orders(3..=6));
     let mut next = || {
         turn(&mut bench.run);
@@ -221,4 +234,59 @@ fn packet_whose_order_waits_for_the_standby_is_the_last_of_its_turn() {
     };
     // The second turn gives the standby the record of the first order, and the third has its word.
     assert_eq!([next(), next(), next()], [(Some(4), 0), (Some(5), 0), (Some(6), 1)]);
+}
+
+/// Each turn ends with the packet whose order waits, and the next one begins with the other line: a
+/// line whose every packet causes an order does not keep the other one out.
+#[test]
+fn packet_whose_order_waits_for_the_standby_is_the_last_of_both_lines_and_the_other_line_is_next() {
+    let mut bench = Bench::new(false, Some(standby()));
+    let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+    let (line_b, sender_b) = (UdpSocket::bind(any).unwrap(), UdpSocket::bind(any).unwrap());
+    line_b.set_nonblocking(true).unwrap();
+    sender_b.connect(line_b.local_addr().unwrap()).unwrap();
+    let left_on_b = line_b.try_clone().unwrap();
+    bench.run.feed.as_mut().unwrap().1.push(line_b);
+    let next_on_b = || {
+        let mut header = [0; 20];
+        left_on_b.peek(&mut header).ok().map(|_| u64::from_be_bytes(header[10..18].try_into().unwrap()))
+    };
+    orders(4..=5).iter().for_each(|packet| assert_eq!(sender_b.send(packet).unwrap(), packet.len()));
+    while next_on_b().is_none() {
+        thread::yield_now();
+    }
+    bench.arrive(&orders(3..=5));
+    turn(&mut bench.run);
+    assert_eq!((bench.seen.next_packet(), next_on_b()), (Some(4), Some(4)));
+    turn(&mut bench.run);
+    assert_eq!((bench.seen.next_packet(), next_on_b()), (Some(4), Some(5)));
+}
+
+/// What was not read stays where it is, and what was read is in the books.
+#[test]
+fn write_that_breaks_between_packets_closes_the_connection_and_the_feed_goes_on() {
+    for has_standby in [false, true] {
+        let mut bench = Bench::new(false, has_standby.then(standby));
+        if has_standby {
+            // The record of the first order is acknowledged, so that it may leave.
+            bench.arrive(&orders(3..=3));
+            (0..3).for_each(|_| drop(turn(&mut bench.run)));
+        }
+        let first = if has_standby { 4 } else { 3 };
+        bench.seen.writes.take();
+        bench.seen.is_broken.set(true);
+        bench.arrive(&orders(first..=first + 2));
+        let mut told = Vec::new();
+        while !told.iter().any(|sentence: &String| sentence.contains("the connection is broken")) {
+            told = turn(&mut bench.run);
+            assert!(bench.seen.next_packet().is_some() || !told.is_empty(), "{told:?}");
+        }
+        assert_eq!(bench.seen.writes.borrow().len(), 1, "nothing is written behind the failure");
+        for _ in 0..8 {
+            turn(&mut bench.run);
+        }
+        assert_eq!(bench.seen.next_packet(), None, "standby: {has_standby}");
+        let counts = bench.run.feed.as_ref().unwrap().0.counts();
+        assert_eq!((counts.delivered, counts.missing), (first + 2, 0));
+    }
 }
