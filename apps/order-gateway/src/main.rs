@@ -236,7 +236,8 @@ fn trade_by<S: VenueSession>(
     if has_feed {
         run.feed = Some((feed(config, &symbols)?, sockets));
     }
-    run.quotes = config.quotes(&symbols).map(|(ring, names)| Quotes::new(&ring, &names));
+    let quotes = config.quotes(&symbols).map(|(ring, names)| Quotes::new(&ring, &names));
+    run.quotes = quotes.map(|quotes| quotes.with_channels(&config.quote_channels(&symbols)));
     run.audit = config.audit.as_deref().map(start_audit).transpose()?;
     run.commands = Some(start_control(config, limits, kill)?);
     run.standby = standby;

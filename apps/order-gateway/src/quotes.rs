@@ -8,7 +8,8 @@
 //!
 //! A quote that is stale or unconfirmed there is stale here, and one whose channel has not lived
 //! since we look may be of yesterday. Where the ring does not tell whether a channel lives, its
-//! quotes stay stale, and a person is told why. A gateway that has ended makes all our books stale;
+//! quotes stay stale, and a person is told why. So do those of an instrument that two channels bring
+//! by one name, until the configuration says which of them is meant. A gateway that has ended makes all our books stale;
 //! its ring is opened again when there is another one.
 
 use std::path::{Path, PathBuf};
@@ -40,8 +41,14 @@ pub struct Quotes {
 struct Followed {
     /// What the feed calls it.
     symbol: Symbol,
+    /// The only channel that is meant, where that is configured.
+    wanted: Option<u16>,
     /// The channel that brings it, once there is a quote.
     channel: Option<u16>,
+    /// The place of its quote in the ring.
+    place: usize,
+    /// Another channel brings it too, and which is meant is not known.
+    is_ambiguous: bool,
     /// What was seen of that channel's life.
     life: Option<u64>,
     /// The channel has lived since it was first seen: before, a quote may be of yesterday.
@@ -64,8 +71,17 @@ impl Quotes {
     /// Follows instruments by the names that the feed has for them; their positions are their
     /// numbers. The ring need not be there yet.
     pub fn new(path: &Path, symbols: &[Symbol]) -> Self {
-        let instruments = (0..).zip(symbols).map(|(number, &symbol)| Followed::new(InstrumentIdx(number), symbol));
+        let instruments =
+            (0..).zip(symbols).map(|(number, &symbol)| Followed::new(InstrumentIdx(number), symbol, None));
         Self { path: path.to_owned(), ring: None, look_at_ns: 0, instruments: instruments.collect(), lifeless: 0 }
+    }
+
+    /// Takes quotes of an instrument from one channel alone, where `channels` names one. Their
+    /// positions are those of the instruments.
+    #[must_use]
+    pub fn with_channels(mut self, channels: &[Option<u16>]) -> Self {
+        self.instruments.iter_mut().zip(channels).for_each(|(followed, wanted)| followed.wanted = *wanted);
+        self
     }
 
     /// Gives what is new to `take`. Returns whether there was anything.
@@ -79,9 +95,19 @@ impl Quotes {
             if known[idx].0 != quote.symbol {
                 known[idx] = (quote.symbol, find(instruments, quote.symbol));
             }
-            if let Some(instrument) = known[idx].1 {
-                is_busy = true;
-                take(News::Book(&instruments[instrument.0 as usize].quote(&quote, now_ns)));
+            let Some(instrument) = known[idx].1 else { return };
+            let followed = &mut instruments[instrument.0 as usize];
+            match followed.choose(idx, quote.channel, |place| known[place].0 == quote.symbol) {
+                Chosen::Ours => {
+                    is_busy = true;
+                    take(News::Book(&followed.quote(&quote, now_ns)));
+                }
+                Chosen::Others => (),
+                Chosen::Second(channels) => {
+                    is_busy = true;
+                    take(News::Book(&BookEvent { is_stale: true, at_ns: now_ns, ..followed.book }));
+                    take(News::Ambiguous(followed.symbol, channels));
+                }
             }
         });
         for followed in instruments.iter_mut() {
@@ -135,7 +161,7 @@ impl Quotes {
     fn lose(&mut self, now_ns: u64, take: &mut impl FnMut(News<'_>)) {
         self.ring = None;
         for followed in &mut self.instruments {
-            *followed = Followed::new(followed.book.instrument, followed.symbol);
+            *followed = Followed::new(followed.book.instrument, followed.symbol, followed.wanted);
             take(News::Book(&BookEvent { is_stale: true, at_ns: now_ns, ..followed.book }));
         }
         take(News::Lost(&self.path));
@@ -143,9 +169,39 @@ impl Quotes {
 }
 
 impl Followed {
-    fn new(instrument: InstrumentIdx, symbol: Symbol) -> Self {
-        let book = BookEvent { instrument, ..BookEvent::default() };
-        Self { symbol, channel: None, life: None, is_alive: false, since_ns: 0, is_told: false, book }
+    fn new(instrument: InstrumentIdx, symbol: Symbol, wanted: Option<u16>) -> Self {
+        Self {
+            symbol,
+            wanted,
+            channel: None,
+            place: 0,
+            is_ambiguous: false,
+            life: None,
+            is_alive: false,
+            since_ns: 0,
+            is_told: false,
+            book: BookEvent { instrument, ..BookEvent::default() },
+        }
+    }
+
+    /// Whether a quote of our name at `place` of the ring, of this channel, is ours. `has_our_name`
+    /// says whether the quote at a place still has our name: the ring gives places to others.
+    fn choose(&mut self, place: usize, channel: u16, has_our_name: impl Fn(usize) -> bool) -> Chosen {
+        if self.wanted.is_some_and(|wanted| wanted != channel) {
+            return Chosen::Others;
+        }
+        match self.channel {
+            Some(first) if first != channel && self.place != place && has_our_name(self.place) => {
+                match core::mem::replace(&mut self.is_ambiguous, true) {
+                    true => Chosen::Others,
+                    false => Chosen::Second([first, channel]),
+                }
+            }
+            _ => {
+                self.place = place;
+                Chosen::Ours
+            }
+        }
     }
 
     /// Takes a quote; stale until its channel lives.
@@ -154,6 +210,7 @@ impl Followed {
             (self.life, self.is_alive, self.since_ns, self.is_told) = (None, false, now_ns, false);
         }
         self.book = event(self.book.instrument, quote, now_ns);
+        self.book.is_stale |= self.is_ambiguous;
         BookEvent { is_stale: self.book.is_stale || !self.is_alive, ..self.book }
     }
 
@@ -175,8 +232,19 @@ impl Followed {
             return Some(News::Alive(self.book.instrument));
         }
         self.book.at_ns = now_ns;
+        self.book.is_stale |= self.is_ambiguous;
         Some(News::Book(&self.book))
     }
+}
+
+/// Whose a quote with the name of an instrument of ours is.
+enum Chosen {
+    /// The instrument's.
+    Ours,
+    /// That of another channel.
+    Others,
+    /// That of a second channel, for the first time: which of both is meant is not known.
+    Second([u16; 2]),
 }
 
 /// What a look into the ring has found.
@@ -189,6 +257,9 @@ pub enum News<'a> {
     /// The ring does not tell whether this channel lives, so that the quotes of this instrument of
     /// the feed stay stale: it has no place for the channel, or its writer is of an older version.
     Lifeless(Symbol, u16),
+    /// Both channels bring quotes of this name of the feed: they stay stale, because which of them
+    /// is meant is not known.
+    Ambiguous(Symbol, [u16; 2]),
     /// There is a gateway.
     Opened(&'a Path),
     /// There is none any more.
@@ -248,6 +319,7 @@ mod tests {
                 }
                 News::Alive(instrument) => format!("{} lives", instrument.0),
                 News::Lifeless(symbol, channel) => format!("{symbol} of {channel} has no life"),
+                News::Ambiguous(symbol, [one, other]) => format!("{symbol} of {one} or {other}"),
                 News::Opened(_) => "opened".into(),
                 News::Lost(_) => "lost".into(),
             });
@@ -320,6 +392,31 @@ mod tests {
         assert_eq!(look(&mut quotes, 5 * SECOND + 1), ["#5485 of 4 has no life"]);
         ring.alive(4);
         assert_eq!((look(&mut quotes, 6 * SECOND), quotes.lifeless()), (vec!["1 2".into()], 2));
+    }
+
+    #[test]
+    fn quotes_of_one_name_by_two_channels_are_stale_until_the_channel_is_said() {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("ring");
+        let mut ring = writer(&path);
+        let (mut unsaid, mut said) = (Quotes::new(&path, &OURS), Quotes::new(&path, &OURS).with_channels(&[Some(4)]));
+        for quotes in [&mut unsaid, &mut said] {
+            assert_eq!(look(quotes, 0), ["opened"]);
+        }
+        let none = Flags::default();
+        ring.update(0, &quote(OURS[0], 3, 1, none));
+        look(&mut unsaid, 0);
+        ring.alive(3);
+        assert_eq!((look(&mut unsaid, 0), look(&mut said, 0)), (vec!["0 1".into()], vec![]));
+        ring.update(1, &quote(OURS[0], 4, 2, none));
+        assert_eq!(look(&mut unsaid, 0), ["0 1 stale", "AAPL of 3 or 4"]);
+        assert_eq!(look(&mut said, 0), ["0 2 stale"]);
+        [3, 4].into_iter().for_each(|channel| ring.alive(channel));
+        assert_eq!((look(&mut unsaid, 0), look(&mut said, 0)), (vec!["0 lives".into()], vec!["0 2".into()]));
+        ring.update(0, &quote(OURS[0], 3, 5, none));
+        ring.update(1, &quote(OURS[0], 4, 6, none));
+        assert_eq!(look(&mut unsaid, 0), ["0 5 stale"]);
+        assert_eq!(look(&mut said, 0), ["0 6"]);
     }
 
     #[test]

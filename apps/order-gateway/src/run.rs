@@ -496,6 +496,10 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                 "the market-gateway has quotes of {symbol} and does not say that their channel {channel} lives: {symbol} \
                  stays stale, and no order of it passes; a market-gateway of this version says it"
             )),
+            News::Ambiguous(symbol, [one, other]) => report(&format!(
+                "channels {one} and {other} of the market-gateway both have quotes of {symbol}: it stays stale, and no order of it \
+                 passes, until `channels` of [quotes] says which is meant"
+            )),
             News::Opened(path) => report(&format!("quotes come from {}", path.display())),
             News::Lost(path) => report(&format!(
                 "the market-gateway of {} has ended: no orders pass until there is another one",

@@ -327,7 +327,9 @@ impl Config {
         }
         let symbols: Vec<_> = limits.instruments().iter().map(|instrument| instrument.symbol).collect();
         if let Some(name) = self.quotes.as_ref().and_then(|section| section.get_ref().unknown(&symbols)) {
-            return Some(format!("{name} has a name in [quotes], and no limits: add [[instruments]] with this symbol"));
+            return Some(format!(
+                "{name} has a name or a channel in [quotes], and no limits: add [[instruments]] with this symbol"
+            ));
         }
         if let Some((one, other)) = self.quotes.as_ref().and_then(|section| section.get_ref().namesakes(&symbols)) {
             return Some(format!(
@@ -380,6 +382,11 @@ impl Config {
     /// The servers of the feed, which has none where the plan is empty.
     pub fn recovery(&self) -> RecoveryPlan {
         recovery::plan(self).unwrap_or_default()
+    }
+
+    /// The channel of the ring that each of these instruments comes by, where one is said.
+    pub fn quote_channels(&self, symbols: &[Symbol]) -> Vec<Option<u16>> {
+        self.quotes.as_ref().map(|section| section.get_ref().channels(symbols)).unwrap_or_default()
     }
 
     /// Group and port of each line, and the address of the interface that joins it.

@@ -18,6 +18,10 @@ pub(super) struct QuotesSection {
     /// What the feed calls an instrument where that is not its symbol. By default nothing.
     #[serde(default)]
     names: BTreeMap<String, Spanned<String>>,
+    /// The channel of the ring that an instrument comes by, where several have its name. By default
+    /// nothing: one that two channels bring stays stale.
+    #[serde(default)]
+    channels: BTreeMap<String, u16>,
 }
 
 impl QuotesSection {
@@ -50,7 +54,13 @@ impl QuotesSection {
     /// A name that is for none of these instruments.
     pub(super) fn unknown(&self, symbols: &[Symbol]) -> Option<&str> {
         let is_known = |name: &str| Symbol::new(name).is_some_and(|symbol| symbols.contains(&symbol));
-        self.names.keys().map(String::as_str).find(|name| !is_known(name))
+        self.names.keys().chain(self.channels.keys()).map(String::as_str).find(|name| !is_known(name))
+    }
+
+    /// The channel of each of these instruments that one is said of.
+    pub(super) fn channels(&self, symbols: &[Symbol]) -> Vec<Option<u16>> {
+        let of = |symbol: &Symbol| self.channels.iter().find(|(name, _)| Symbol::new(name) == Some(*symbol));
+        symbols.iter().map(|symbol| of(symbol).map(|(_, channel)| *channel)).collect()
     }
 
     pub(super) fn names(&self, symbols: &[Symbol]) -> (PathBuf, Vec<Symbol>) {

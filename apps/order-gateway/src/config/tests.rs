@@ -85,6 +85,9 @@ fn quotes_have_the_names_of_their_feed() {
     let first = twice.lines().position(|line| line.starts_with("ESZ6")).unwrap() + 1;
     assert_eq!((line, column), (first + 1, 8));
     assert!(what.contains("the feed's name of another instrument"), "{what}");
+    let channels = parse::<Config>(&text("channels = { CLF7 = 7 }"), Config::check).unwrap();
+    assert_eq!(channels.quote_channels(&ours), [None, Some(7), None]);
+    assert_eq!(channels.quotes.as_ref().unwrap().get_ref().unknown(&ours[..1]), Some("CLF7"));
     let shared = parse::<Config>(&text("names = { ESZ6 = \"AAPL\" }"), Config::check).unwrap();
     let section = shared.quotes.as_ref().unwrap().get_ref();
     assert_eq!((section.namesakes(&ours), section.namesakes(&ours[..2])), (Some((ours[0], ours[2])), None));
