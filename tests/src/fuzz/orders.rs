@@ -219,21 +219,27 @@ pub(super) fn ouch42_seeds() -> Vec<Vec<u8>> {
     [of_lengths(v42::Inbound::LENGTHS, &[&[]]), of_lengths(v42::Outbound::LENGTHS, &[&[]])].concat()
 }
 
-fn boe_seeds<V: BoeVersion>() -> Vec<Vec<u8>> {
-    let kinds = V::KINDS;
-    let message = |kind, body: &[u8]| {
-        let mut message = vec![0; V::HEADER_LEN];
-        message[..2].copy_from_slice(&V::START);
-        V::write_header(&mut message, kind, 1, 1);
-        message.extend_from_slice(body);
-        let len = (message.len() - 2) as u16;
-        message[2..4].copy_from_slice(&len.to_le_bytes());
-        message
-    };
+/// The first message of unit 1 with this body.
+pub(super) fn boe_message<V: BoeVersion>(kind: u16, body: &[u8]) -> Vec<u8> {
+    let mut message = vec![0; V::HEADER_LEN];
+    message[..2].copy_from_slice(&V::START);
+    V::write_header(&mut message, kind, 1, 1);
+    message.extend_from_slice(body);
+    let len = (message.len() - 2) as u16;
+    message[2..4].copy_from_slice(&len.to_le_bytes());
+    message
+}
+
+/// The venue's answer to a login, and the end of the replay.
+pub(super) fn boe_login<V: BoeVersion>() -> Vec<u8> {
     let accepted = [&b"A"[..], &[0; 60], &[0; 8]].concat();
+    [boe_message::<V>(V::KINDS.login_response, &accepted), boe_message::<V>(V::KINDS.replay_complete, &[])].concat()
+}
+
+fn boe_seeds<V: BoeVersion>() -> Vec<Vec<u8>> {
+    let (kinds, message) = (V::KINDS, boe_message::<V>);
     let login = [&b"0001USERPASS\0\0\0\0\0\0"[..], &[1, 5, 0, 0x80, 0, 0]].concat();
-    let answered = [message(kinds.login_response, &accepted), message(kinds.replay_complete, &[])].concat();
-    [message(kinds.login, &login), answered, message(kinds.server_heartbeat, &[])]
+    [message(kinds.login, &login), boe_login::<V>(), message(kinds.server_heartbeat, &[])]
         .map(|stream| [&[9][..], &stream].concat())
         .into()
 }

@@ -4,7 +4,7 @@
 
 use market::Symbol;
 use order_entry::Text;
-use order_entry::boe::{self, Boe2Client, Boe3Client, BoeFirm};
+use order_entry::boe::{self, Boe2Client, Boe3Client, BoeFirm, V2, V3, v2, v3};
 use order_entry::fix::session::{Event, MemoryStore, Now, Role, Session, SessionConfig};
 use order_entry::fix::{CopiedSession, FixDropCopy};
 use order_entry::ilink3::{self, Ilink3Client, IlinkFirm};
@@ -17,7 +17,7 @@ use order_entry::soupbin::{ClientConfig, Credentials};
 use order_gateway::standby::{Follower, Primary, PrimaryEvent};
 
 use super::Input;
-use super::orders::{FIX_UTC_NS, fix_message, ilink3_message, story, tells_the_same};
+use super::orders::{FIX_UTC_NS, boe_login, boe_message, fix_message, ilink3_message, story, tells_the_same};
 
 /// Bytes of a journal, and of a copy of one.
 const JOURNAL_LEN: usize = 4_096;
@@ -103,11 +103,24 @@ pub(super) fn ouch42_client(data: &[u8]) {
     });
 }
 
-/// Orders by both versions of BOE.
-pub(super) fn boe_orders(data: &[u8]) {
-    let port = || boe::ClientConfig::new(boe::Credentials::new("USER", "0001", "PASS").expect("they fit"));
-    client(data, 0, || Box::new(Boe2Client::new(port(), BoeFirm::new(boe::Capacity::AGENCY))));
-    client(data, 0, || Box::new(Boe3Client::new(port(), BoeFirm::new(boe::Capacity::CUSTOMER))));
+fn boe_port() -> boe::ClientConfig {
+    boe::ClientConfig::new(boe::Credentials::new("USER", "0001", "PASS").expect("they fit"))
+}
+
+/// Orders by version 2 of BOE: the login first, and behind one that was accepted.
+pub(super) fn boe2_orders(data: &[u8]) {
+    boe_orders::<V2>(data, || Box::new(Boe2Client::new(boe_port(), BoeFirm::new(boe::Capacity::AGENCY))));
+}
+
+/// The same by version 3.
+pub(super) fn boe3_orders(data: &[u8]) {
+    boe_orders::<V3>(data, || Box::new(Boe3Client::new(boe_port(), BoeFirm::new(boe::Capacity::CUSTOMER))));
+}
+
+fn boe_orders<V: boe::Version>(data: &[u8], open: impl Fn() -> Box<dyn VenueSession>) {
+    client(data, 0, &open);
+    let Some((cut, stream)) = data.split_first() else { return };
+    client(&[&[*cut][..], &boe_login::<V>(), stream].concat(), 0, open);
 }
 
 /// Copies by FIX, of each session.
@@ -140,13 +153,29 @@ pub(super) fn standby(data: &[u8]) {
     });
 }
 
-/// A primary, to which anybody may pretend to be its standby. Before it has asked for a grant it
-/// has none, so that it sends only where the standby has left.
+/// When a primary asks for its first grant.
+const ASKED_NS: u64 = LEASE_NS;
+
+/// A primary, to which anybody may pretend to be its standby: before it has asked for a grant, and
+/// behind that.
 pub(super) fn primary(data: &[u8]) {
+    for has_asked in [false, true] {
+        primary_that(has_asked, data);
+    }
+}
+
+/// Without a grant it sends only where the standby has left, and with one no longer than a lease
+/// from when it asked.
+fn primary_that(has_asked: bool, data: &[u8]) {
     let journal = Journal::create(vec![0; JOURNAL_LEN], 3, 0, 0).expect("there is room for a header");
     tells_the_same(data, |stream, cut| {
         let mut primary = Primary::new(LEASE_NS, 7);
         primary.connected();
+        if has_asked {
+            let follow = frame(b'F', &words(&[7, 0, 0]));
+            assert_eq!(primary.receive(&follow, &journal), Ok(None));
+            assert_eq!(primary.poll(ASKED_NS, &journal), None);
+        }
         let (mut story, mut has_left) = (Vec::new(), false);
         for piece in stream.chunks(cut) {
             match primary.receive(piece, &journal) {
@@ -162,7 +191,9 @@ pub(super) fn primary(data: &[u8]) {
                 }
             }
         }
-        assert!(has_left || !primary.may_send(1), "nothing was asked, and it may send");
+        let may_have_grant = has_asked && stream.windows(5).any(|head| head == [16, 0, 0, 0, b'G']);
+        assert!(has_left || may_have_grant || !primary.may_send(1), "it has no grant, and may send");
+        assert!(has_left || !primary.may_send(ASKED_NS + LEASE_NS), "it asked for one lease, and may send behind it");
         story.push(if has_left { "it has left".to_owned() } else { format!("{:?}", primary.to_send()) });
         story
     });
@@ -241,6 +272,24 @@ pub(super) fn drop_copy_seeds() -> Vec<Vec<u8>> {
     super::orders::fix_seeds().iter().map(|stream| [&[9][..], stream].concat()).collect()
 }
 
+pub(super) fn boe2_orders_seeds() -> Vec<Vec<u8>> {
+    boe_orders_seeds::<V2>(v2::Outbound::LENGTHS.iter().map(|&(kind, len)| (u16::from(kind), len)))
+}
+
+pub(super) fn boe3_orders_seeds() -> Vec<Vec<u8>> {
+    boe_orders_seeds::<V3>(v3::Outbound::LENGTHS.iter().copied())
+}
+
+/// Empty messages of all types, behind the login and before it.
+fn boe_orders_seeds<V: boe::Version>(lengths: impl Iterator<Item = (u16, usize)>) -> Vec<Vec<u8>> {
+    let message = |(kind, len)| [&[9][..], &boe_message::<V>(kind, &vec![0; len])].concat();
+    lengths.map(message).chain([[&[9][..], &boe_login::<V>()].concat()]).collect()
+}
+
+fn words(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
 /// A frame of the standby's link.
 fn frame(kind: u8, content: &[u8]) -> Vec<u8> {
     [&(content.len() as u32).to_le_bytes()[..], &[kind], content].concat()
@@ -258,12 +307,13 @@ pub(super) fn standby_seeds() -> Vec<Vec<u8>> {
 }
 
 pub(super) fn primary_seeds() -> Vec<Vec<u8>> {
-    let words = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>();
     let follow = |journal: u64, end: u64| frame(b'F', &words(&[7, journal, end]));
     let grant = |asked_ns: u64| frame(b'G', &words(&[asked_ns, 64]));
-    let lasts = [grant(1), grant(0), frame(b'A', &words(&[64])), frame(b'L', &[]), follow(3, 64)];
+    let grants = [0, 1, ASKED_NS, ASKED_NS + 1, u64::MAX].map(grant);
+    let lasts = [&grants[..], &[frame(b'A', &words(&[64])), frame(b'L', &[]), follow(3, 64)]].concat();
     let anew = |last: &Vec<u8>| [&[9][..], &follow(0, 0), last].concat();
-    lasts.iter().map(anew).chain([[&[9][..], &follow(3, 64)].concat()]).collect()
+    let behind_a_question = |last: &Vec<u8>| [&[9][..], last].concat();
+    lasts.iter().flat_map(|last| [anew(last), behind_a_question(last)]).collect()
 }
 
 pub(super) fn journal_seeds() -> Vec<Vec<u8>> {

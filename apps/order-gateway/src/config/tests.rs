@@ -325,11 +325,11 @@ fn limits_of_futures_need_the_multiplier_of_each_instrument() {
 }
 
 #[test]
-fn window_of_requests_without_an_answer_is_the_venues_and_none_where_it_is_left_out() {
+fn window_of_requests_without_an_answer_is_that_of_boe_and_else_none_where_it_is_left_out() {
     let config = |text: &str| parse::<Config>(text, Config::check).unwrap();
-    assert_eq!(config(BOE).venue.in_flight_max(), usize::MAX);
+    assert_eq!([BOE, GOOD].map(|text| config(text).venue.in_flight_max()), [960, usize::MAX]);
     let text = |most: &str| BOE.replacen("primary", &format!("in_flight_max = {most}\nprimary"), 1);
-    assert_eq!(config(&text("960")).venue.in_flight_max(), 960);
+    assert_eq!(config(&text("90")).venue.in_flight_max(), 90);
     assert!(place(&text("0")).2.contains("expected a nonzero u32"), "{}", place(&text("0")).2);
 }
 

@@ -21,6 +21,8 @@ use super::{Problem, endpoint, optional_endpoint};
 
 /// HeartBtInt (108) where none is given: a dead line is found after 2.4 of it.
 const HEARTBEAT_S: u32 = 10;
+/// At 1,024 unanswered messages a venue of BOE stops reading, and goes on at 960.
+const BOE_IN_FLIGHT_MAX: usize = 960;
 
 /// The venue's session.
 #[derive(Clone, Debug, Deserialize)]
@@ -346,9 +348,14 @@ impl VenueConfig {
         CopiesBy::Fix(of, session)
     }
 
-    /// Orders and replaces that the venue has not answered, at most. By default no limit.
+    /// Orders and replaces that the venue has not answered, at most. By default 960 with BOE, whose
+    /// venue reads no more behind 1,024, also no cancels, before they are so few; else no limit.
     pub fn in_flight_max(&self) -> usize {
-        self.in_flight_max.map_or(usize::MAX, |most| most.get() as usize)
+        let usual = match self.protocol.get_ref() {
+            Protocol::Boe2 | Protocol::Boe3 => BOE_IN_FLIGHT_MAX,
+            _ => usize::MAX,
+        };
+        self.in_flight_max.map_or(usual, |most| most.get() as usize)
     }
 
     /// Whether the section says how the venue prevents trades with oneself.
