@@ -120,6 +120,37 @@ pub unsafe fn ibv_post_srq_recv(srq: *mut ibv_srq, first: *mut ibv_recv_wr, bad:
     }
 }
 
+/// A new memory window.
+///
+/// # Safety
+/// Invariant 1.
+pub unsafe fn ibv_alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
+    // SAFETY: 1.
+    unsafe {
+        match (*(*pd).context).ops.alloc_mw {
+            Some(alloc_mw) => alloc_mw(pd, kind),
+            None => {
+                *libc::__errno_location() = libc::EOPNOTSUPP;
+                null_mut()
+            }
+        }
+    }
+}
+
+/// Destroys a memory window.
+///
+/// # Safety
+/// Invariant 1.
+pub unsafe extern "C" fn ibv_dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    // SAFETY: 1.
+    unsafe {
+        match (*(*mw).context).ops.dealloc_mw {
+            Some(dealloc_mw) => dealloc_mw(mw),
+            None => libc::EOPNOTSUPP,
+        }
+    }
+}
+
 /// The state of a port. Old libraries fill a shorter structure, so the rest is zeroed.
 ///
 /// # Safety

@@ -24,7 +24,7 @@ use softhca::testing::is_inside;
 /// Bytes of the memory of each end.
 const MEMORY: usize = 16 * 1024;
 const QKEY: u32 = 0x1234;
-const ALL: RemoteAccess = RemoteAccess { read: true, write: true, atomic: true };
+const ALL: RemoteAccess = RemoteAccess { read: true, write: true, atomic: true, bind: false };
 
 /// One end: a device, its memory, and a queue pair.
 struct End {

@@ -47,6 +47,9 @@ pub struct Manager {
     qps: Vec<(CmId, QpHandle)>,
     /// Connections whose queue pairs are to be led to RTS, and wait for their ways.
     pending: VecDeque<CmId>,
+    /// Queue pairs that were led to RTS for a peer whose RTU has not come, with the packets that
+    /// they had before.
+    unconfirmed: Vec<(CmId, QpHandle, u64)>,
     events: VecDeque<CmEvent>,
     /// Of our packets; 0 where the peer's requests say it.
     traffic_class: u8,
@@ -63,6 +66,7 @@ impl Manager {
             cm: Cm::new(config),
             qps: Vec::with_capacity(connections),
             pending: VecDeque::with_capacity(connections),
+            unconfirmed: Vec::with_capacity(connections),
             events: VecDeque::with_capacity(5 * connections),
             traffic_class: config.traffic_class,
         }
@@ -152,6 +156,7 @@ impl Manager {
             self.cm.receive(now, received.addresses, &received.mad);
         }
         self.cm.on_timer(now);
+        self.confirm(device);
         self.take_events(device);
         for _ in 0..self.pending.len() {
             if let Some(id) = self.pending.pop_front() {
@@ -173,6 +178,20 @@ impl Manager {
         }
     }
 
+    /// A peer sends over a connection when it has the REP: its first packet says what an RTU says,
+    /// and the RTU may be lost (InfiniBand 12.9.7.2, communication established).
+    fn confirm(&mut self, device: &Device) {
+        let Self { cm, unconfirmed, .. } = self;
+        unconfirmed.retain(|(id, qp, before)| {
+            let is_silent = device.qp_counters(*qp).is_some_and(|counters| counters.packets_rx == *before);
+            if !is_silent {
+                // It may have ended meanwhile.
+                let _ = cm.notify_established(*id);
+            }
+            is_silent
+        });
+    }
+
     fn take_events(&mut self, device: &mut Device) {
         while let Some(event) = self.cm.next_event() {
             match event {
@@ -183,6 +202,7 @@ impl Manager {
                 CmEvent::Rejected(id, _) | CmEvent::Unreachable(id) | CmEvent::Disconnected(id) => {
                     self.fail(device, id)
                 }
+                CmEvent::Established(id) => self.unconfirmed.retain(|(led, _, _)| *led != id),
                 _ => {}
             }
             self.events.push_back(event);
@@ -199,6 +219,7 @@ impl Manager {
             Resolved::Never => {
                 // The peer may have given up meanwhile.
                 let _ = self.cm.reject(now, id, RejectReason::NoResources, &[]);
+                self.fail(device, id);
                 return self.events.push_back(CmEvent::Unreachable(id));
             }
         };
@@ -219,6 +240,8 @@ impl Manager {
         match led {
             // The peer may have given up meanwhile, which is another event.
             Ok(()) => {
+                let before = device.qp_counters(qp).map_or(0, |counters| counters.packets_rx);
+                self.unconfirmed.push((id, qp, before));
                 let _ = self.cm.ready(now, id);
             }
             Err(error) => {
@@ -226,6 +249,7 @@ impl Manager {
                 let is_mtu = agreed.mtu > Mtu::B256 && error == crate::roce::ModifyError::Value("PATH_MTU");
                 let reason = if is_mtu { RejectReason::InvalidMtu } else { RejectReason::ConsumerDefined };
                 let _ = self.cm.reject(now, id, reason, &[]);
+                self.fail(device, id);
                 self.events.push_back(CmEvent::ConnectError(id, error));
             }
         }
@@ -234,6 +258,7 @@ impl Manager {
     /// The queue pair of a connection is of no more use.
     fn fail(&mut self, device: &mut Device, id: CmId) {
         self.pending.retain(|pending| *pending != id);
+        self.unconfirmed.retain(|(led, _, _)| *led != id);
         if let Some(qp) = self.qp(id) {
             // A program may have destroyed it before.
             let _ = device.modify_qp(qp, &QpAttributes::to(QpState::Err));

@@ -96,13 +96,17 @@ impl Pair {
     }
 
     fn connect(&mut self, private_data: &[u8]) -> CmId {
+        self.connect_by(Mtu::B1024, private_data)
+    }
+
+    fn connect_by(&mut self, mtu: Mtu, private_data: &[u8]) -> CmId {
         let End { device, manager, qp } = &mut self.ends[0];
         let options = ConnectOptions {
             addresses: addresses(0),
             port: PORT,
             qp: local(device, *qp),
             transport: Transport::Rc,
-            mtu: Mtu::B1024,
+            mtu,
             retry_cnt: 5,
             private_data,
         };
@@ -238,6 +242,47 @@ fn each_lost_message_is_sent_again() {
         }
         let events = pair.ends.each_mut().map(End::events);
         assert!(events.iter().all(|events| matches!(events[..], [CmEvent::Established(_)])), "{lost:#x}: {events:?}");
+    }
+}
+
+/// An RTU that is lost is asked for again by the REP, seconds later.
+#[test]
+fn first_packet_of_the_peer_establishes_a_connection_whose_rtu_was_lost() {
+    let mut pair = Pair::new();
+    let near = pair.connect(b"");
+    pair.carry(|_| false);
+    let far = pair.request().id;
+    pair.accept(far);
+    pair.carry(|attribute| attribute == Rtu::ATTRIBUTE);
+    assert_eq!(pair.ends.each_mut().map(End::events), [vec![CmEvent::Established(near)], vec![]]);
+    let End { device, qp, .. } = &mut pair.ends[0];
+    device.post_send(*qp, &SendRequest::new(1, SendOperation::Send, Data::Inline(b"first"))).unwrap();
+    let mut frame = [0; 2048];
+    let len = device.transmit(pair.now, &mut frame).unwrap();
+    let frame = RoceFrame::parse(&frame[..len]).unwrap();
+    pair.ends[1].device.receive(pair.now, frame.network, frame.roce);
+    let End { device, manager, .. } = &mut pair.ends[1];
+    manager.poll(pair.now, device, resolve);
+    assert_eq!(pair.ends[1].events(), [CmEvent::Established(far)]);
+    // What comes twice establishes nothing twice.
+    pair.carry(|_| false);
+    assert_eq!(pair.ends[1].events(), []);
+}
+
+/// Without a way to the peer, or with packets longer than our link's, nothing comes of an accepted
+/// connection: its receives must come back.
+#[test]
+fn queue_pair_that_is_not_connected_gives_its_receives_back() {
+    for is_unreachable in [true, false] {
+        let mut pair = Pair::new();
+        pair.connect_by(if is_unreachable { Mtu::B1024 } else { Mtu::B4096 }, b"");
+        pair.carry(|_| false);
+        let far = pair.request().id;
+        let End { device, manager, qp } = &mut pair.ends[1];
+        device.post_recv(*qp, 1, &[]).unwrap();
+        manager.accept(far, *qp, &local(device, *qp), b"").unwrap();
+        manager.poll(pair.now, device, |addresses| if is_unreachable { Resolved::Never } else { resolve(addresses) });
+        assert_eq!(device.qp_state(*qp), Some(QpState::Err), "{:?}", manager.next_event());
     }
 }
 

@@ -13,12 +13,19 @@ const SPAN: Duration = Duration::from_millis(10);
 /// A value that is published: its name, its unit, and how it is found.
 type Entry<T> = (&'static str, Unit, fn(&T) -> u64);
 
-/// The published counters, and when they are published next.
+/// The counters of a port's device, and those of the port's node.
 pub(super) struct Rows {
-    device: Vec<Counter>,
-    device_drops: Vec<Counter>,
+    device: DeviceRows,
     node: Vec<Counter>,
     node_drops: Vec<Counter>,
+}
+
+/// The published counters of a device, and when they are published next: of one that no port
+/// carries, such as one on a cable. [`RoceNode::count_in`](crate::port::RoceNode::count_in) is the
+/// same for a port.
+pub struct DeviceRows {
+    device: Vec<Counter>,
+    device_drops: Vec<Counter>,
     /// One for each place of the device's table of queue pairs, as far as there are rows.
     qps: Vec<Row>,
     next_at: Instant,
@@ -39,39 +46,64 @@ struct Row {
 impl Rows {
     /// Makes the rows. This allocates.
     pub(super) fn new(scope: &Scope, count: u32) -> Self {
-        let qps = (0..count).map(|place| Row::new(&scope.scope(&format!("qp{place}")))).collect();
         Self {
-            device: register(scope, &DEVICE),
-            device_drops: register_drops(scope, &DEVICE_DROPS),
+            device: DeviceRows::new(scope, count),
             node: register(scope, &NODE),
             node_drops: register_drops(scope, &NODE_DROPS),
-            qps,
-            next_at: Instant::from_nanos(0),
-            packets: 0,
         }
     }
 
     /// Publishes what was counted, if it is time.
     #[inline]
     pub(super) fn publish(&mut self, now: Instant, device: &Device, node: &NodeCounters) {
-        if now >= self.next_at {
-            self.next_at = now + SPAN;
-            self.publish_now(device, node);
+        if self.device.publish(now, device) {
+            self.publish_node(node);
         }
     }
 
     /// When there is something new to publish.
     pub(super) fn deadline(&self, device: &Device) -> Instant {
-        if packets(&device.counters()) == self.packets { Instant::MAX } else { self.next_at }
+        if packets(&device.counters()) == self.device.packets { Instant::MAX } else { self.device.next_at }
     }
 
     pub(super) fn publish_now(&mut self, device: &Device, node: &NodeCounters) {
+        self.device.publish_now(device);
+        self.publish_node(node);
+    }
+
+    fn publish_node(&self, node: &NodeCounters) {
+        set(&self.node, &NODE, node, &[]);
+        set(&self.node_drops, &NODE_DROPS, node, &[]);
+    }
+}
+
+impl DeviceRows {
+    /// Makes the rows of the device and of its first `qps` queue pairs in a scope. This allocates,
+    /// some 6 KiB a row.
+    pub fn new(scope: &Scope, qps: u32) -> Self {
+        let (device, device_drops) = (register(scope, &DEVICE), register_drops(scope, &DEVICE_DROPS));
+        let qps = (0..qps).map(|place| Row::new(&scope.scope(&format!("qp{place}")))).collect();
+        Self { device, device_drops, qps, next_at: Instant::from_nanos(0), packets: 0 }
+    }
+
+    /// Publishes what was counted, if 10 ms have passed since; true if it did. To be called in each
+    /// turn: it costs a compare, and some twenty stores a row where it publishes.
+    #[inline]
+    pub fn publish(&mut self, now: Instant, device: &Device) -> bool {
+        let is_time = now >= self.next_at;
+        if is_time {
+            self.next_at = now + SPAN;
+            self.publish_now(device);
+        }
+        is_time
+    }
+
+    /// Publishes what was counted, at the end.
+    pub fn publish_now(&mut self, device: &Device) {
         let counters = device.counters();
         self.packets = packets(&counters);
         set(&self.device, &DEVICE, &counters, &[]);
         set(&self.device_drops, &DEVICE_DROPS, &counters, &[]);
-        set(&self.node, &NODE, node, &[]);
-        set(&self.node_drops, &NODE_DROPS, node, &[]);
         for (place, row) in (0..).zip(&mut self.qps) {
             row.publish(device, device.qp_at(place));
         }

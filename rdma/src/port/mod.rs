@@ -16,6 +16,7 @@ mod path;
 mod prefetch;
 mod roce_port;
 
+pub use counters::DeviceRows;
 pub use node::{NodeCounters, RoceNode, subscription};
 pub use path::{PathError, PathState, config_of, first_psn, largest_mtu, mtu_of};
 pub use roce_port::{RocePort, RocePortOptions};

@@ -10,6 +10,7 @@ use ::rdma::provider::{Provider, RdmaCore};
 use ::rdma::roce::{Addresses, Device, DeviceError, Event, Link, Path};
 
 use super::exchange::Connection;
+use super::published::{Published, name_carrier};
 use super::via;
 
 /// How long the client may take to connect a second time.
@@ -21,7 +22,7 @@ const TURNS_PER_LOOK: u32 = 1024;
 /// A device with what carries its packets.
 pub(super) enum Carried {
     Port(Box<RocePort>),
-    Cable { device: Box<CabledDevice<LateCable>>, begun: Instant },
+    Cable { device: Box<CabledDevice<LateCable>>, begun: Instant, published: Option<Published> },
     Nic { nic: Box<RdmaCore>, turns: u32 },
 }
 
@@ -29,7 +30,7 @@ impl Carried {
     /// A device at the end of a cable that comes once the peer is known.
     pub(super) fn by_cable(device: Device) -> Self {
         let device = CabledDevice::new(device, LateCable(None));
-        Self::Cable { device: Box::new(device), begun: Instant::now() }
+        Self::Cable { device: Box::new(device), begun: Instant::now(), published: None }
     }
 
     /// A NIC of rdma-core.
@@ -70,16 +71,40 @@ impl Carried {
         }
     }
 
+    /// Also of a NIC the next look for an event is one, in this turn.
+    pub(super) const fn look_now(&mut self) {
+        if let Self::Nic { turns, .. } = self {
+            *turns = 0;
+        }
+    }
+
     /// One turn; says how much it moved.
     pub(super) fn turn(&mut self) -> Result<usize, CableError> {
         match self {
             Self::Port(port) => Ok(port.turn()),
-            Self::Cable { device, begun } => device.turn(begun.elapsed().as_nanos() as u64),
+            Self::Cable { device, begun, published } => {
+                let now = begun.elapsed().as_nanos() as u64;
+                let moved = device.turn(now);
+                if let Some(published) = published {
+                    published.publish(now, device.device());
+                }
+                moved
+            }
             // It moves them itself: no core is given up for each look at its completions.
             Self::Nic { turns, .. } => {
                 *turns = turns.wrapping_add(1);
                 Ok((*turns % TURNS_PER_LOOK) as usize)
             }
+        }
+    }
+
+    /// Names for `wirepath stats` what carries the queue pair, and counts for it. What a NIC carries
+    /// the kernel counts.
+    pub(super) fn publish(&mut self, carrier: &str) {
+        match self {
+            Self::Port(port) => name_carrier(&port.port_mut().scope("rdma"), carrier),
+            Self::Cable { published, .. } => *published = Published::create(carrier),
+            Self::Nic { .. } => (),
         }
     }
 

@@ -12,6 +12,8 @@ use super::end::{End, RD_ATOMICS, failure};
 
 /// The longest time between two steps of a peer: it may be a slow machine.
 const STEP_MAX: Duration = Duration::from_secs(120);
+/// How long the last word to a peer may take to leave.
+const FAREWELL_MAX: Duration = Duration::from_secs(1);
 /// Times that a packet, and a message without a receive, is sent again.
 const RETRIES: u8 = 7;
 
@@ -77,7 +79,7 @@ impl Connected {
             private_data: &[],
         };
         let id = end.with_manager(|now, manager, _| manager.connect(now, qp, &options))?;
-        Ok((id, event(end)?))
+        event(end).map(|event| (id, event)).inspect_err(|_| give_up(end, id))
     }
 
     /// Waits for one peer, and grants what it asks for; receives are posted.
@@ -96,7 +98,7 @@ impl Connected {
         let peer = request.addresses.peer().to_ipv4_mapped().ok_or("the peer has no IPv4 address")?;
         let (qp, local) = (end.qp(), local(end));
         end.with_manager(|_, manager, _| manager.accept(request.id, qp, &local, &[]))?;
-        match event(end)? {
+        match event(end).inspect_err(|_| give_up(end, request.id))? {
             CmEvent::Established(_) => Ok(Self::new(request.id, peer)),
             CmEvent::ConnectError(_, error) => Err(format!("{peer}: {error}").into()),
             other => Err(format!("{peer} asked, and was not connected: {other:?}").into()),
@@ -166,6 +168,18 @@ impl Connected {
         }
     }
 
+    /// Plays a game, and ends the connection. Behind a game that has failed the peer is told at
+    /// least: it may wait for a message, without a timeout of its own.
+    pub(super) fn play<T>(
+        mut self,
+        end: &mut End,
+        game: impl FnOnce(&mut End, &mut Self) -> Result<T, Box<dyn Error>>,
+    ) -> Result<T, Box<dyn Error>> {
+        let played = game(end, &mut self).inspect_err(|_| give_up(end, self.id))?;
+        self.end(end)?;
+        Ok(played)
+    }
+
     /// Ends the connection, unless the peer has, and waits until nothing late can come: a peer that
     /// has not heard the answer asks again.
     pub(super) fn end(self, end: &mut End) -> Result<(), Box<dyn Error>> {
@@ -187,6 +201,19 @@ impl Connected {
     }
 }
 
+/// Takes back what was asked for, or ends the connection, by one message, as Linux does where a
+/// program ends.
+pub(super) fn give_up(end: &mut End, id: CmId) {
+    let begun = Instant::now();
+    // The peer may have ended it just now.
+    let _ = end.with_manager(|now, manager, device| manager.destroy(now, device, id));
+    while end.with_manager(|_, manager, _| manager.is_waiting()) && begun.elapsed() < FAREWELL_MAX {
+        end.turn();
+    }
+    // The frame is handed to the port's queue in a turn, and leaves with its doorbell.
+    end.turn();
+}
+
 /// What the peer is told of our queue pair.
 fn local(end: &End) -> LocalQp {
     LocalQp {
@@ -200,7 +227,7 @@ fn local(end: &End) -> LocalQp {
 }
 
 /// Turns the worker until something happens to a connection.
-fn event(end: &mut End) -> Result<CmEvent, Box<dyn Error>> {
+pub(super) fn event(end: &mut End) -> Result<CmEvent, Box<dyn Error>> {
     let begun = Instant::now();
     while begun.elapsed() < STEP_MAX {
         end.turn();

@@ -27,23 +27,25 @@ pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn E
     let post = |end: &mut End| (0..count).try_for_each(|_| end.post_recv(0, size));
     let port = options.port.unwrap_or(PORT);
     let begun = Instant::now();
-    let mut connected = match options.peer {
+    let connected = match options.peer {
         Some(peer) => Connected::connect(&mut end, (peer, port), "--serve", post)?,
         None => {
             post(&mut end)?;
             Connected::accept(&mut end, port)?
         }
     };
-    if options.peer.is_some() {
-        receive_all(&mut end, &mut connected, count)?;
-        send_all(&mut end, &mut connected, options)?;
-        connected.wait_for_end(&mut end)?;
-    } else {
-        send_all(&mut end, &mut connected, options)?;
-        receive_all(&mut end, &mut connected, count)?;
-    }
-    let (span, counters, peer) = (begun.elapsed(), end.counters(), connected.peer);
-    connected.end(&mut end)?;
+    let peer = connected.peer;
+    let (span, counters) = connected.play(&mut end, |end, connected| {
+        if options.peer.is_some() {
+            receive_all(end, connected, count)?;
+            send_all(end, connected, options)?;
+            connected.wait_for_end(end)?;
+        } else {
+            send_all(end, connected, options)?;
+            receive_all(end, connected, count)?;
+        }
+        Ok((begun.elapsed(), end.counters()))
+    })?;
     writeln!(
         io::stdout().lock(),
         "{count} messages of {size} bytes each way, with {peer} by RDMA_CM, in {:.3} s; MTU {}, {} sent again, {} \

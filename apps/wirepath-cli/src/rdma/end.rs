@@ -60,6 +60,8 @@ pub(super) struct End {
     qp: QpHandle,
     /// Where datagrams go, once the peer is known.
     destination: Option<Destination>,
+    /// The key of those that come.
+    qkey: u32,
     memory: Buffer,
     mr: Mr,
     mtu: Mtu,
@@ -117,6 +119,9 @@ impl End {
             signals_all: true,
         })?;
         device.modify_qp(qp, &init(service))?;
+        if carrier == Carrier::RoceV2 {
+            carried.publish(&carrier.to_string());
+        }
         // Before the first turn the kernel has the frames, and refuses them: the peer, once it
         // knows us, may send while we wait for its word.
         carried.turn()?;
@@ -133,6 +138,7 @@ impl End {
             srq,
             qp,
             destination: None,
+            qkey: QKEY,
             memory,
             mr,
             mtu,
@@ -188,13 +194,38 @@ impl End {
         let (qp, pd) = (self.qp, self.pd);
         if self.is_datagram() {
             let ah = self.device().create_ah(pd, &path)?;
-            self.destination = Some(Destination { ah, qpn: peer.qpn, qkey: QKEY });
+            self.destination = Some(Destination { ah, qpn: peer.qpn, qkey: self.qkey });
         }
         // In INIT it is, with receives.
         let [_, rtr, rts] = connection.steps(self.service.transport());
         self.device().modify_qp(qp, &rtr)?;
         self.device().modify_qp(qp, &rts)?;
         Ok(())
+    }
+
+    /// Takes datagrams of another key from now on.
+    pub(super) fn take_qkey(&mut self, qkey: u32) -> Result<(), Box<dyn Error>> {
+        let qp = self.qp;
+        self.qkey = qkey;
+        Ok(self.device().modify_qp(qp, &QpAttributes { qkey: Some(qkey), ..QpAttributes::to(QpState::Init) })?)
+    }
+
+    /// Leads a queue pair of datagrams to RTS; its own go to this queue pair of the peer, with this
+    /// key.
+    pub(super) fn open_datagrams(&mut self, path: Path, (qpn, qkey): (Qpn, u32)) -> Result<(), Box<dyn Error>> {
+        let peer = PeerQp { qpn, psn: self.psn, address: Self::address(&path), mtu: self.mtu, rd_atomics: 0 };
+        self.connect(&peer, path)?;
+        if let Some(destination) = &mut self.destination {
+            destination.qkey = qkey;
+        }
+        Ok(())
+    }
+
+    /// Datagrams go to this queue pair of the peer.
+    pub(super) fn name_peer(&mut self, qpn: Qpn) {
+        if let Some(destination) = &mut self.destination {
+            destination.qpn = qpn;
+        }
     }
 
     /// What a client must choose instead, when it knows by the mark of its peer's address who and
@@ -233,6 +264,9 @@ impl End {
         }
         if self.carrier == Carrier::FramedTcp {
             self.carried.frame_in_tcp(connection).map_err(|error| format!("{}: {error}", self.why))?;
+        }
+        if self.carrier != Carrier::RoceV2 {
+            self.carried.publish(&self.carrier.to_string());
         }
         let by = match self.carried {
             Carried::Nic { .. } => self.by(),
@@ -440,7 +474,12 @@ impl End {
         // Before the completions, which say only that the queue pair has failed, and not why.
         self.check_events()?;
         match self.completion()? {
-            Some(done) if done.status != Status::Success => Err(failure(done).into()),
+            Some(done) if done.status != Status::Success => {
+                // Of a NIC none was looked for in most turns.
+                self.carried.look_now();
+                self.check_events()?;
+                Err(failure(done).into())
+            }
             done => Ok(done),
         }
     }
@@ -469,6 +508,17 @@ impl End {
     /// Turns the worker until something completes.
     pub(super) fn wait(&mut self) -> Result<WorkCompletion, Box<dyn Error>> {
         self.until(Self::poll)
+    }
+
+    /// The same, with something else to look at in each turn.
+    pub(super) fn wait_beside(
+        &mut self,
+        mut look: impl FnMut(&mut Self) -> Result<(), Box<dyn Error>>,
+    ) -> Result<WorkCompletion, Box<dyn Error>> {
+        self.until(|end| {
+            look(end)?;
+            end.poll()
+        })
     }
 
     /// Turns the worker until the byte of our memory at `at` is this one: the peer has written it.
@@ -630,6 +680,59 @@ pub(super) fn failure(done: WorkCompletion) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An end by a NIC of this name, with one receive.
+    fn by_nic(name: &str) -> End {
+        let options = EndOptions {
+            peer: None,
+            serve: true,
+            via: None,
+            device: Some(name.to_owned()),
+            over: super::super::over::Over::Auto,
+            size: 64,
+            count: 1,
+            depth: 1,
+            mtu: None,
+            traffic_class: 0,
+            cm: false,
+            port: None,
+        };
+        let mut end = End::open(&options, Service::Rc, (64, 4), Choice::port(), &StopFlag::new()).unwrap();
+        end.post_recv(0, 64).unwrap();
+        end
+    }
+
+    fn gid(end: &End) -> std::net::Ipv6Addr {
+        let Carried::Nic { nic, .. } = &end.carried else { panic!("no NIC") };
+        nic.gids().next().unwrap()
+    }
+
+    /// The completion says only that the receive was flushed.
+    #[test]
+    fn failure_by_a_nic_has_its_reason() {
+        if !softhca::testing::is_inside(
+            "rdma::end::tests::failure_by_a_nic_has_its_reason",
+            &["--strict", "--devices", "2"],
+        ) {
+            return;
+        }
+        let mut ends = ["mlx5_0", "mlx5_1"].map(by_nic);
+        for (own, other) in [(0, 1), (1, 0)] {
+            let [source, destination] = [own, other].map(|end: usize| gid(&ends[end]));
+            let link = ::rdma::roce::Link { destination: [0; 6], source: [0; 6], vlan: None };
+            let path = Path::new(link, Addresses::Ipv6 { source, destination });
+            let (qpn, psn, mtu) = (ends[other].qpn(), ends[other].psn(), ends[other].mtu());
+            let peer = PeerQp { qpn, psn, address: Ipv4Addr::UNSPECIFIED, mtu, rd_atomics: 1 };
+            ends[own].connect(&peer, path).unwrap();
+        }
+        let [near, far] = &mut ends;
+        let remote = Remote { rkey: far.mr.key ^ 0xff00, ..far.remote() };
+        near.post(SendOperation::Write(remote), 8).unwrap();
+        let why = near.wait().unwrap_err().to_string();
+        assert!(why.contains("remote access error"), "{why}");
+        let why = far.wait().unwrap_err().to_string();
+        assert_eq!(Some(why.as_str()), fault(Event::QpAccessError(far.qp)));
+    }
 
     #[test]
     fn events_that_end_a_test_say_why_and_others_end_none() {

@@ -15,9 +15,11 @@ mod latency;
 mod over;
 mod pattern;
 mod pingpong;
+mod published;
 mod rping;
 mod serve;
 mod transfer;
+mod udaddy;
 mod via;
 
 use std::error::Error;
@@ -43,12 +45,13 @@ const SIZE_MAX: u32 = 64 << 20;
     wirepath rdma pingpong 10.0.0.1 --via eth1                   the peer is ibv_rc_pingpong -g INDEX\n  \
     wirepath rdma pingpong --serve --via eth1 --service ud       the peer is ibv_ud_pingpong -g INDEX\n  \
     wirepath rdma pingpong 10.0.0.1 --via eth1 --cm              the peer is rping -s -V\n  \
+    wirepath rdma pingpong 10.0.0.1 --cm --service ud --count 10 the peer is udaddy -S 64\n  \
     wirepath rdma send --serve --via eth1 --cm --count 10        the peer is ucmatose -s ADDRESS\n  \
     wirepath rdma write 10.0.0.1 --device mlx5_0                 by a NIC; the peer may be ib_write_bw\n  \
     wirepath rdma books 10.0.0.1 --via eth1 --symbol AAPL        a book of a feed handler, from its memory\n  \
     ib_write_bw -d rxe0 -x INDEX 10.0.0.2                        the other end on Linux\n\
 The peer's address is that of its port; both ends listen and connect by TCP port 18515, or with --cm by\n\
-RDMA_CM, where the port is that of rping (7174) or of ucmatose (7471).\n\
+RDMA_CM, where the port is that of rping and udaddy (7174) or of ucmatose (7471).\n\
 Exit code: 0 when all is done, 1 if something failed, 2 for a wrong command line.")]
 pub(crate) struct RdmaOptions {
     #[command(subcommand)]
@@ -72,7 +75,7 @@ enum Verb {
     /// from its memory, without its worker
     Books(books::BooksOptions),
     /// Messages back and forth; speaks with ibv_rc_pingpong, and by --service with those of UC, UD
-    /// and shared receive queues; by --cm with rping
+    /// and shared receive queues; by --cm with rping, and by --cm --service ud with udaddy
     Pingpong(PingpongOptions),
 }
 
@@ -147,11 +150,12 @@ pub(crate) struct EndOptions {
     /// wirepath and RNICs do, and Linux rxe does not
     #[arg(long, value_name = "N", default_value_t = 0)]
     traffic_class: u8,
-    /// Connect by RDMA_CM over queue pair 1: pingpong as rping, send as ucmatose
+    /// Connect by RDMA_CM over queue pair 1: pingpong as rping, or with --service
+    /// ud as udaddy, send as ucmatose
     #[arg(long)]
     cm: bool,
-    /// The port by which the ends find each other: of TCP 18515; of RDMA_CM that of rping, 7174, or
-    /// of ucmatose, 7471
+    /// The port by which the ends find each other: of TCP 18515; of RDMA_CM that of rping and udaddy,
+    /// 7174, or of ucmatose, 7471
     #[arg(short, long, value_name = "PORT")]
     port: Option<u16>,
 }

@@ -25,7 +25,8 @@ pub(super) fn run(options: &PingpongOptions, stop: &StopFlag) -> Result<(), Box<
     if options.cm {
         return match service {
             Service::Rc => super::rping::run(options, stop),
-            _ => Err("rping speaks over reliable connections: leave out --service".into()),
+            Service::Ud => super::udaddy::run(options, stop),
+            _ => Err("with --cm, --service is rc, as of rping, or ud, as of udaddy".into()),
         };
     }
     let (received_at, game) = (GRH_LEN + options.size as usize, Game { options, service: *service, stop });

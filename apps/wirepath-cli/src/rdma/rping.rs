@@ -34,26 +34,21 @@ pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn E
     let post = |end: &mut End| end.post_recv_at(RECEIVED_AT, INFO_LEN as u32);
     let port = options.port.unwrap_or(PORT);
     let begun = Instant::now();
-    let (connected, count) = match options.peer {
-        Some(peer) => {
-            let mut connected = Connected::connect(&mut end, (peer, port), "--serve", post)?;
-            for number in 0..options.count {
-                ask(&mut end, &mut connected, options.size, number)?;
-            }
-            (connected, options.count)
-        }
+    let connected = match options.peer {
+        Some(peer) => Connected::connect(&mut end, (peer, port), "--serve", post)?,
         None => {
             post(&mut end)?;
-            let mut connected = Connected::accept(&mut end, port)?;
-            let mut count = 0;
-            while answer(&mut end, &mut connected, options.size)? {
-                count += 1;
-            }
-            (connected, count)
+            Connected::accept(&mut end, port)?
         }
     };
-    let (span, counters, peer) = (begun.elapsed(), end.counters(), connected.peer);
-    connected.end(&mut end)?;
+    let peer = connected.peer;
+    let (count, span, counters) = connected.play(&mut end, |end, connected| {
+        let mut count = 0;
+        while (options.peer.is_none() || count < options.count) && turn(end, connected, options, count)? {
+            count += 1;
+        }
+        Ok((count, begun.elapsed(), end.counters()))
+    })?;
     writeln!(
         io::stdout().lock(),
         "{count} messages of {} bytes read and written back, with {peer} by RDMA_CM, in {:.3} s; MTU {}, {} sent \
@@ -65,6 +60,14 @@ pub(super) fn run(options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn E
         counters.timeouts,
     )?;
     Ok(())
+}
+
+/// One round; false where the client has ended the connection.
+fn turn(end: &mut End, connected: &mut Connected, options: &EndOptions, number: u32) -> Result<bool, Box<dyn Error>> {
+    match options.peer {
+        Some(_) => ask(end, connected, options.size, number).map(|()| true),
+        None => answer(end, connected, options.size),
+    }
 }
 
 /// One round of the client.

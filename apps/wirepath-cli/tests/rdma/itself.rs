@@ -114,12 +114,38 @@ fn peer_that_does_not_listen_is_named() {
     assert!(said.contains("start the other end there first, with --serve"), "{said}");
 }
 
+/// A peer by RDMA_CM may wait for a message without a timeout: it must hear that we have ended.
+#[test]
+fn end_by_rdma_cm_that_is_stopped_tells_its_peer() {
+    let Some(wire) = Wire::new("end_by_rdma_cm_that_is_stopped_tells_its_peer") else { return };
+    wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
+    let options = "--cm --count 100000000";
+    let server = start(&wire.far, &format!("pingpong --serve --via {FAR} {options}"));
+    let ask = || start(&wire.near, &format!("pingpong {THEIRS} --via {NEAR} {options}"));
+    // A listener of RDMA_CM is not to be seen: who asks too early ends at once.
+    let client = (0..100).find_map(|_| {
+        let mut client = ask();
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        client.try_wait().unwrap().is_none().then_some(client)
+    });
+    let client = client.expect("the other end listens");
+    let killed = std::process::Command::new("kill").args(["-INT", &server.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let [server, client] = [server, client].map(|end| end.wait_with_output().unwrap());
+    let said = [&server, &client].map(|output| String::from_utf8_lossy(&output.stderr).into_owned());
+    assert!(said[0].contains("stopped before the end"), "{said:?}");
+    assert!(said[1].contains("the peer has ended the connection"), "{said:?}");
+}
+
 #[test]
 fn both_ends_by_rdma_cm_are_ours() {
     let Some(wire) = Wire::new("both_ends_by_rdma_cm_are_ours") else { return };
     wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
-    for verb in ["pingpong", "send"] {
-        let options = "--cm --size 3000 --count 20";
+    for (verb, options) in [
+        ("pingpong", "--cm --size 3000 --count 20"),
+        ("send", "--cm --size 3000 --count 20"),
+        ("pingpong", "--cm --service ud --size 1000 --count 20"),
+    ] {
         let server = start(&wire.far, &format!("{verb} --serve --via {FAR} {options}"));
         let ask = || start(&wire.near, &format!("{verb} {THEIRS} --via {NEAR} {options}")).wait_with_output().unwrap();
         // A listener of RDMA_CM is not to be seen: who asks too early is told so.

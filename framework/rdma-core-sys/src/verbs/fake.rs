@@ -271,6 +271,8 @@ unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv_context {
         context.ops.req_notify_cq = Some(req_notify_cq);
         context.ops.post_send = Some(post_send);
         context.ops.post_recv = Some(post_recv);
+        context.ops.alloc_mw = Some(alloc_mw);
+        context.ops.dealloc_mw = Some(dealloc_mw);
     });
     if extended.is_null() {
         return null_mut();
@@ -628,8 +630,33 @@ unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
 unsafe extern "C" fn post_send(_: *mut ibv_qp, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
     // SAFETY: the caller's.
     unsafe { *bad = wr };
-    note("post_send", "");
+    // SAFETY: the caller's; any bits are a number.
+    let words = unsafe {
+        match (*wr).opcode {
+            IBV_WR_BIND_MW => {
+                let bind = (*wr).__bindgen_anon_2.bind_mw;
+                let info = bind.bind_info;
+                format!("bind {:#x} at {} {} rights {:#x}", bind.rkey, info.addr, info.length, info.mw_access_flags)
+            }
+            IBV_WR_LOCAL_INV | IBV_WR_SEND_WITH_INV => format!("inv {:#x}", (*wr).__bindgen_anon_1.invalidate_rkey),
+            _ => String::new(),
+        }
+    };
+    note("post_send", &words);
     libc::ENOMEM
+}
+
+unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
+    make("alloc_mw", &format!("type {kind}"), |mw: &mut ibv_mw| {
+        // SAFETY: the caller's.
+        mw.context = unsafe { (*pd).context };
+        mw.rkey = 0x1200;
+    })
+}
+
+unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    // SAFETY: 1.
+    unsafe { destroy("dealloc_mw", mw) }
 }
 
 unsafe extern "C" fn post_recv(_: *mut ibv_qp, _: *mut ibv_recv_wr, _: *mut *mut ibv_recv_wr) -> c_int {

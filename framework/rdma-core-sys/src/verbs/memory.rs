@@ -139,6 +139,8 @@ pub struct RemoteAccess {
     pub write: bool,
     /// Add and swap.
     pub atomic: bool,
+    /// Windows may be bound to a region, which give peers their own rights. Nothing of a QP.
+    pub bind: bool,
 }
 
 impl RemoteAccess {
@@ -147,6 +149,7 @@ impl RemoteAccess {
         flag(self.read, IBV_ACCESS_REMOTE_READ)
             | flag(self.write, IBV_ACCESS_REMOTE_WRITE)
             | flag(self.atomic, IBV_ACCESS_REMOTE_ATOMIC)
+            | flag(self.bind, IBV_ACCESS_MW_BIND)
     }
 }
 
@@ -272,6 +275,48 @@ impl MemoryRegion {
     /// The raw object. Valid as long as a clone of this handle is.
     pub fn as_ptr(&self) -> *mut ibv_mr {
         self.0.handle.as_ptr()
+    }
+}
+
+/// A memory window of type 2: a request of a QP binds it to a part of a region, for the QP's peer.
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct MemoryWindow(Arc<MwInner>);
+
+struct MwInner {
+    handle: Handle<ibv_mw>,
+    _pd: ProtectionDomain,
+}
+
+impl MemoryWindow {
+    /// A new window, which is bound to nothing.
+    ///
+    /// # Errors
+    /// The device has no more, or none (`is_unsupported`).
+    pub fn allocate(pd: &ProtectionDomain) -> Result<Self, VerbsError> {
+        // SAFETY: the domain is valid.
+        let raw = unsafe { inline::ibv_alloc_mw(pd.as_ptr(), IBV_MW_TYPE_2) };
+        let raw = VerbsError::check_object("ibv_alloc_mw", raw)?;
+        // SAFETY: new, 1.
+        let handle = unsafe { Handle::new(raw, inline::ibv_dealloc_mw) };
+        Ok(Self(Arc::new(MwInner { handle, _pd: pd.clone() })))
+    }
+
+    /// The key that it was made with. A request that binds it changes the last eight bits.
+    pub fn rkey(&self) -> u32 {
+        // SAFETY: a living window.
+        unsafe { (*self.as_ptr()).rkey }
+    }
+
+    /// The raw object. Valid as long as a clone of this handle is.
+    pub fn as_ptr(&self) -> *mut ibv_mw {
+        self.0.handle.as_ptr()
+    }
+}
+
+impl core::fmt::Debug for MemoryWindow {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("MemoryWindow").field("rkey", &self.rkey()).finish_non_exhaustive()
     }
 }
 

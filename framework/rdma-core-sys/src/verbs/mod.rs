@@ -64,12 +64,12 @@ pub use device::{Device, DeviceList};
 pub use error::VerbsError;
 pub use flow::Flow;
 pub use handle::{MemoryOwner, failed_destructions};
-pub use memory::{Access, MemoryRegion, ProtectionDomain, RemoteAccess, ThreadDomain};
+pub use memory::{Access, MemoryRegion, MemoryWindow, ProtectionDomain, RemoteAccess, ThreadDomain};
 pub use queue_pair::{QpCaps, QpOptions, QpRequest, QpRing, QpRings, QpState, QueuePair, RateLimit, RssRequest};
 pub use ring_memory::RingMemory;
 pub use rule::{EthernetMatch, FlowKind, FlowRule, Ipv4Match, PortsMatch};
 pub use service::{
-    Address, AddressHandle, Completion, QpChange, ReceiveWork, SendError, SendKind, SendWork, Service, ServiceRequest,
-    Sge, SharedReceiveQueue,
+    Address, AddressHandle, Bind, Completion, QpChange, ReceiveWork, SendError, SendKind, SendWork, Service,
+    ServiceRequest, Sge, SharedReceiveQueue,
 };
 pub use work_queue::{IndirectionTable, StridingRequest, WorkQueue, WqOptions, WqRequest, WqRing, WqState};

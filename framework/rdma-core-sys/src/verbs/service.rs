@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::completion::CompletionQueue;
 use super::error::VerbsError;
 use super::handle::Handle;
-use super::memory::{ProtectionDomain, RemoteAccess};
+use super::memory::{MemoryRegion, MemoryWindow, ProtectionDomain, RemoteAccess};
 use super::queue_pair::{Parents, QpCaps, QpOptions, QpState, QueuePair, extended_request};
 use crate::bindings::*;
 use crate::inline;
@@ -248,6 +248,29 @@ pub enum SendKind<'a> {
     FetchAdd(u64, u32, u64),
     /// Sends a datagram to a QP, with a key.
     Datagram(&'a AddressHandle, u32, u32),
+    /// Sends a message, and invalidates this key of the peer's window.
+    SendInvalidate(u32),
+    /// Binds a window. Without pieces.
+    Bind(&'a Bind<'a>),
+    /// Invalidates this key of a window of ours. Without pieces.
+    Invalidate(u32),
+}
+
+/// What a window is bound to.
+#[derive(Clone, Debug)]
+pub struct Bind<'a> {
+    /// The window.
+    pub window: &'a MemoryWindow,
+    /// The key that it has from now on: that of the window in the upper 24 bits.
+    pub key: u32,
+    /// The region, to which windows may be bound.
+    pub region: &'a MemoryRegion,
+    /// The first byte.
+    pub address: u64,
+    /// Bytes, up to 2 GiB.
+    pub len: u64,
+    /// What the peer may do.
+    pub access: RemoteAccess,
 }
 
 /// A send.
@@ -499,6 +522,7 @@ impl SendWork<'_> {
     const fn check(&self, service: Option<Service>) -> Result<(), SendError> {
         let Some(service) = service else { return Err(SendError::Operation) };
         let is_datagram = matches!(self.kind, SendKind::Datagram(..));
+        let is_local = matches!(self.kind, SendKind::Bind(_) | SendKind::Invalidate(_));
         if is_datagram != matches!(service, Service::Ud) {
             return Err(SendError::Destination);
         }
@@ -506,6 +530,9 @@ impl SendWork<'_> {
         let goes_one_way = is_datagram || matches!(self.kind, SendKind::Send | SendKind::Write(..));
         match service {
             _ if goes_one_way => Ok(()),
+            // UC has no opcode for it.
+            Service::Rc if matches!(self.kind, SendKind::SendInvalidate(_)) => Ok(()),
+            Service::Uc if is_local && self.inline.is_none() => Ok(()),
             Service::Rc if self.inline.is_none() => Ok(()),
             _ => Err(SendError::Operation),
         }
@@ -530,6 +557,9 @@ impl SendWork<'_> {
             SendKind::Read(..) => IBV_WR_RDMA_READ,
             SendKind::CompareSwap(..) => IBV_WR_ATOMIC_CMP_AND_SWP,
             SendKind::FetchAdd(..) => IBV_WR_ATOMIC_FETCH_AND_ADD,
+            SendKind::SendInvalidate(_) => IBV_WR_SEND_WITH_INV,
+            SendKind::Bind(_) => IBV_WR_BIND_MW,
+            SendKind::Invalidate(_) => IBV_WR_LOCAL_INV,
         };
         let atomic = |remote_addr, rkey, compare_add, swap| ibv_send_wr__bindgen_ty_2__bindgen_ty_2 {
             remote_addr,
@@ -546,6 +576,19 @@ impl SendWork<'_> {
                 raw.wr.atomic = atomic(address, rkey, compare, swap);
             }
             SendKind::FetchAdd(address, rkey, add) => raw.wr.atomic = atomic(address, rkey, add, 0),
+            SendKind::SendInvalidate(key) | SendKind::Invalidate(key) => raw.__bindgen_anon_1.invalidate_rkey = key,
+            SendKind::Bind(bind) => {
+                raw.__bindgen_anon_2.bind_mw = ibv_send_wr__bindgen_ty_4__bindgen_ty_1 {
+                    mw: bind.window.as_ptr(),
+                    rkey: bind.key,
+                    bind_info: ibv_mw_bind_info {
+                        mr: bind.region.as_ptr(),
+                        addr: bind.address,
+                        length: bind.len,
+                        mw_access_flags: bind.access.flags(),
+                    },
+                };
+            }
             SendKind::Datagram(ah, remote_qpn, remote_qkey) => {
                 let ah = ah.0.handle.as_ptr();
                 raw.wr.ud = ibv_send_wr__bindgen_ty_2__bindgen_ty_3 { ah, remote_qpn, remote_qkey };
@@ -580,7 +623,11 @@ impl QpChange {
         let mut put = |flag, place: &mut u32, value| set(&mut mask, flag, place, value);
         put(IBV_QP_STATE, &mut raw.qp_state, self.state.map(QpState::raw));
         put(IBV_QP_QKEY, &mut raw.qkey, self.qkey);
-        put(IBV_QP_ACCESS_FLAGS, &mut raw.qp_access_flags, self.access.map(RemoteAccess::flags));
+        put(
+            IBV_QP_ACCESS_FLAGS,
+            &mut raw.qp_access_flags,
+            self.access.map(|access| access.flags() & !IBV_ACCESS_MW_BIND),
+        );
         // 256 is 1, and each step twice as much.
         let code = self.mtu.map(|bytes| bytes.max(1).ilog2().saturating_sub(7));
         put(IBV_QP_PATH_MTU, &mut raw.path_mtu, code);

@@ -588,7 +588,7 @@ fn all_of_rc() -> QpChange {
         pkey_index: Some(0),
         port: Some(1),
         qkey: None,
-        access: Some(RemoteAccess { read: true, write: true, atomic: false }),
+        access: Some(RemoteAccess { read: true, write: true, atomic: false, bind: true }),
         address: Some(Address { gid: [1; 16], gid_index: 3, port: 1, traffic_class: 2, hop_limit: 64 }),
         mtu: Some(1024),
         destination: Some(0x11),
@@ -697,6 +697,13 @@ fn send_that_the_service_has_not_is_refused_before_the_library_sees_it() {
     assert_eq!(fake::post(&rc, datagram, None), Err(SendError::Destination));
     assert_eq!(fake::post(&uc, datagram, None), Err(SendError::Destination));
     assert_eq!(fake::post(&raw, datagram, None), Err(SendError::Operation));
+    for kind in [SendKind::SendInvalidate(7), SendKind::Invalidate(7)] {
+        assert_eq!(fake::post(&ud, kind, None), Err(SendError::Destination), "{kind:?}");
+    }
+    assert_eq!(fake::post(&uc, SendKind::SendInvalidate(7), None), Err(SendError::Operation));
+    for qp in [&rc, &uc] {
+        assert_eq!(fake::post(qp, SendKind::Invalidate(7), Some(b"tick")), Err(SendError::Operation));
+    }
     for kind in &connected[2..] {
         assert_eq!(fake::post(&rc, *kind, Some(b"tick")), Err(SendError::Operation), "{kind:?}");
         assert_eq!(fake::post(&uc, *kind, None), Err(SendError::Operation), "{kind:?}");
@@ -705,6 +712,30 @@ fn send_that_the_service_has_not_is_refused_before_the_library_sees_it() {
     let full = Err(SendError::Call(VerbsError::new("ibv_post_send", libc::ENOMEM)));
     assert_eq!([fake::post(&ud, datagram, Some(b"tick")), fake::post(&rc, SendKind::Send, Some(b"tick"))], [full; 2]);
     assert_eq!(fake::calls(), ["post_send"; 2]);
+}
+
+#[test]
+fn window_is_bound_by_a_request_and_gone_before_its_domain() {
+    let (context, pd) = fake::open();
+    let cq = CompletionQueue::create(&context, &CqRequest::new(64)).unwrap();
+    let rc = of_service(Service::Rc, &pd, &cq, None);
+    let region = register(&pd, Access::default()).unwrap();
+    fake::calls();
+    let window = MemoryWindow::allocate(&pd).unwrap();
+    assert_eq!(window.rkey(), 0x1200);
+    let access = RemoteAccess { read: true, ..RemoteAccess::default() };
+    let bind = Bind { window: &window, key: 0x1201, region: &region, address: 4096, len: 64, access };
+    let full = Err(SendError::Call(VerbsError::new("ibv_post_send", libc::ENOMEM)));
+    for kind in [SendKind::Bind(&bind), SendKind::Invalidate(0x1201), SendKind::SendInvalidate(0x1201)] {
+        assert_eq!(fake::post(&rc, kind, None), full);
+    }
+    drop((pd, cq, rc, region, context));
+    drop(window);
+    let calls = fake::calls();
+    let [bound, invalidated] = ["post_send bind 0x1201 at 4096 64 rights 0x4", "post_send inv 0x1201"];
+    assert_eq!(calls[..4], ["alloc_mw type 2", bound, invalidated, invalidated]);
+    let at = |name: &str| calls.iter().position(|call| call == name).unwrap();
+    assert!(at("dealloc_mw") < at("ibv_dealloc_pd"), "{calls:?}");
 }
 
 #[test]

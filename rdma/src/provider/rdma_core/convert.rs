@@ -54,6 +54,7 @@ pub(super) fn remote_access(access: Access) -> RemoteAccess {
         read: access.has(Access::REMOTE_READ),
         write: access.has(Access::REMOTE_WRITE),
         atomic: access.has(Access::REMOTE_ATOMIC),
+        bind: access.has(Access::MW_BIND),
     }
 }
 

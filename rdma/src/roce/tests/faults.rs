@@ -223,6 +223,27 @@ fn acknowledgment_of_a_duplicate_does_not_name_a_read_whose_answer_was_lost() {
     assert_eq!(pair.a.completions(), [(1, Status::Success), (2, Status::Success)]);
 }
 
+/// As with an RNIC.
+#[test]
+fn idle_connection_sends_nothing_and_learns_by_its_next_request_that_the_peer_is_gone() {
+    let mut pair = Pair::new();
+    let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+    pair.a.post(1, SendOperation::Write(remote), sge);
+    pair.finish();
+    assert_eq!(pair.a.completions(), [(1, Status::Success)]);
+    // An hour.
+    pair.now += 3_600_000_000_000;
+    for end in [&mut pair.a, &mut pair.b] {
+        assert_eq!((end.device.next_timer(), end.frame(pair.now)), (None, None));
+    }
+    pair.a.post(2, SendOperation::Write(remote), sge);
+    pair.run_with(|_, _| false);
+    while pair.tick() {
+        pair.run_with(|_, _| false);
+    }
+    assert_eq!(pair.a.completions(), [(2, Status::RetryExceeded)]);
+}
+
 #[test]
 fn peer_without_a_receive_is_asked_again_after_its_time() {
     let mut pair = Pair::new();

@@ -37,7 +37,7 @@ impl Responder {
             self.msn = psn::add(self.msn, 1);
         }
         let number = self.psn;
-        self.psn = psn::add(number, 1);
+        (self.psn, self.acknowledged) = (psn::add(number, 1), Some(number));
         if headers.ack_request && terms.service == Service::Rc {
             self.acknowledge(number, syndrome::ACK);
         }
@@ -127,7 +127,7 @@ impl Responder {
         let number = self.psn;
         self.remember(Remembered { psn: number, address, rkey, len, original: None }, terms);
         self.msn = psn::add(self.msn, 1);
-        self.psn = psn::add(number, packets(len, terms.mtu));
+        self.pass(packets(len, terms.mtu));
         let kind = AnswerKind::Read { address, rkey, len, offset: 0 };
         self.answers.push(Answer { psn: number, msn: self.msn, kind });
         Ok(())
@@ -163,7 +163,7 @@ impl Responder {
             terms,
         );
         self.msn = psn::add(self.msn, 1);
-        self.psn = psn::add(number, 1);
+        self.pass(1);
         self.answers.push(Answer { psn: number, msn: self.msn, kind: AnswerKind::Original(original) });
         Ok(())
     }

@@ -23,6 +23,10 @@ pub(super) struct Responder {
     pub(super) answers: Answers,
     /// The number of the next request.
     psn: u32,
+    /// The number of the last request that is answered by an acknowledgment; `None` where so many
+    /// were answered by data since that it may be taken for one to come. To acknowledge a READ or
+    /// an atomic says that its data was sent, and Linux rxe takes it for them.
+    acknowledged: Option<u32>,
     /// Messages that were completed.
     msn: u32,
     /// A request ahead was refused: further ones are dropped until the expected one comes.
@@ -118,6 +122,7 @@ impl Responder {
         Self {
             answers: Answers::default(),
             psn: 0,
+            acknowledged: None,
             msn: 0,
             is_silent: false,
             message: None,
@@ -128,7 +133,14 @@ impl Responder {
 
     /// Sets the number of the first request.
     pub(super) fn begin(&mut self, first: u32) {
-        self.psn = first;
+        (self.psn, self.acknowledged) = (first, Some(psn::add(first, psn::BEFORE)));
+    }
+
+    /// Goes on behind a request that is answered by `count` packets with data.
+    fn pass(&mut self, count: u32) {
+        self.psn = psn::add(self.psn, count);
+        let next = self.psn;
+        self.acknowledged = self.acknowledged.filter(|number| (0..1 << 22).contains(&psn::distance(*number, next)));
     }
 
     /// The WQE at hand comes back flushed.
@@ -265,8 +277,8 @@ impl Responder {
         let Some(remote) = incoming.headers.remote.filter(|_| incoming.form.operation == Operation::Read) else {
             if incoming.headers.atomic.is_some() {
                 self.answer_atomic_again(number);
-            } else {
-                self.acknowledge(psn::add(self.psn, psn::BEFORE), syndrome::ACK);
+            } else if let Some(acknowledged) = self.acknowledged {
+                self.acknowledge(acknowledged, syndrome::ACK);
             }
             return;
         };

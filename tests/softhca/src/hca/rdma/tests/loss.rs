@@ -2,7 +2,7 @@
 
 use super::rig::{Rig, operands, pattern, remote};
 use crate::hca::send::opcode;
-use crate::hca::{Config, Hostility, Service};
+use crate::hca::{Config, Hostility, Service, Wire};
 
 fn lossy(seed: u64, loss: u32, reordering: u32) -> [Config; 2] {
     [seed, seed + 1000].map(|seed| Config {
@@ -76,4 +76,39 @@ fn without_loss_nothing_is_sent_twice() {
         let counters = side.hca.counters();
         assert_eq!((counters.rdma_retransmitted, counters.rdma_timeouts, counters.rdma_naks), (0, 0, 0));
     }
+}
+
+/// The opcode and the number of a packet over IPv6.
+fn opcode_and_number(frame: &[u8]) -> (u8, u32) {
+    let header = &frame[14 + 40 + 8..];
+    (header[0], u32::from_be_bytes([0, header[9], header[10], header[11]]))
+}
+
+/// Linux rxe takes an acknowledgment of a READ's number for the READ's answer, and completes the
+/// READ without a byte.
+#[test]
+fn acknowledgment_of_a_duplicate_names_no_read() {
+    const ONLY_WRITE: u8 = 0x0a;
+    const READ_REQUEST: u8 = 0x0c;
+    const ACKNOWLEDGE: u8 = 0x11;
+    let mut rig = Rig::new(Service::Rc);
+    let Rig { here, there, clock } = &mut rig;
+    for code in [opcode::WRITE, opcode::READ] {
+        here.post(code, 0, &[remote(there, 0x1_0000), here.pointer(0, 8)].concat());
+    }
+    here.settle(clock);
+    there.settle(clock);
+    // The acknowledgment and the answer are lost, and of both that come again the READ.
+    let answers: Vec<_> = std::iter::from_fn(|| here.wire.take()).map(|frame| opcode_and_number(&frame).0).collect();
+    assert!(answers.len() == 2 && answers[0] == ACKNOWLEDGE, "{answers:x?}");
+    clock.advance(400_000_000);
+    here.settle(clock);
+    let again: Vec<_> = std::iter::from_fn(|| there.wire.take()).collect();
+    let [write, read] = &again[..] else { panic!("{} packets again", again.len()) };
+    let (code, number) = opcode_and_number(write);
+    assert_eq!((code, opcode_and_number(read).0), (ONLY_WRITE, READ_REQUEST));
+    assert!(here.wire.send(write));
+    there.settle(clock);
+    let said = here.wire.take().map(|frame| opcode_and_number(&frame));
+    assert_eq!((said, here.wire.take()), (Some((ACKNOWLEDGE, number)), None));
 }

@@ -199,6 +199,11 @@ impl Side {
         }
     }
 
+    /// Lets the NIC work until there is nothing left to do, and its peer wait.
+    pub(super) fn settle(&mut self, clock: &ManualClock) {
+        while self.step(clock) > 0 {}
+    }
+
     fn step(&mut self, clock: &ManualClock) -> usize {
         self.hca.step(64, &mut Environment { dma: &self.memory, wire: &mut self.wire, clock })
     }
