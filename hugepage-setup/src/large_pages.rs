@@ -13,8 +13,8 @@
 /// advice.
 const LARGE: usize = 2 << 20;
 
-/// Advises large pages for `len` bytes from `start` on: the room of a table, best before anything is
-/// in it. A system call, at start.
+/// Advises large pages for `len` bytes from `start` on: the room of a table, best before anything
+/// is in it. A system call, at start.
 pub fn advise_large_pages(start: *const u8, len: usize) {
     let skipped = start.align_offset(LARGE);
     let len = len.saturating_sub(skipped) / LARGE * LARGE;

@@ -8,9 +8,9 @@
 //!
 //! A quote that is stale or unconfirmed there is stale here, and one whose channel has not lived
 //! since we look may be of yesterday. Where the ring does not tell whether a channel lives, its
-//! quotes stay stale, and a person is told why. So do those of an instrument that two channels bring
-//! by one name, until the configuration says which of them is meant. A gateway that has ended makes all our books stale;
-//! its ring is opened again when there is another one.
+//! quotes stay stale, and a person is told why. So do those of an instrument that two channels
+//! bring by one name, until the configuration says which of them is meant. A gateway that has ended
+//! makes all our books stale; its ring is opened again when there is another one.
 
 use std::path::{Path, PathBuf};
 

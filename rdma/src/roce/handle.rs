@@ -114,8 +114,8 @@ impl<K, T> Table<K, T> {
     pub(super) fn drawn(number: u8, capacity: u32, first: impl Fn(u32) -> u32) -> Self {
         let device = u32::from(number) << USES.count_ones();
         let mut slots: Vec<Slot<T>> = Vec::with_capacity(capacity as usize);
-        // Each page of 4 KiB has five queue pairs: with thousands of them each packet would wait for
-        // the walk to its page too.
+        // Each page of 4 KiB has five queue pairs: with thousands of them each packet would wait
+        // for the walk to its page too.
         hugepages::advise_large_pages(slots.as_ptr().cast(), slots.capacity() * size_of::<Slot<T>>());
         slots.extend((0..capacity).map(|idx| Slot::Free { generation: device | first(idx) & USES }));
         Self { slots, free: (0..capacity).collect(), kind: PhantomData }

@@ -24,8 +24,8 @@ const FLOORS: [(&str, &[&str]); 12] = [
     ("prelude", &["port", "worker", "pipeline", "door of proto", "time"]),
 ];
 
-/// The rooms of `worker`, each with those below that it may name: a builder knows no live port, which
-/// hands one out, and the threads beside the workers know neither.
+/// The rooms of `worker`, each with those below that it may name: a builder knows no live port,
+/// which hands one out, and the threads beside the workers know neither.
 const ROOMS_OF_WORKER: [(&str, &[&str]); 14] = [
     ("topology", &[]),
     ("stop", &[]),
@@ -98,7 +98,8 @@ fn arrows_between_the_rooms_of_worker_point_down() {
     assert!(arrows > 40, "only {arrows} arrows: this test no longer finds the code");
 }
 
-/// The list is an order: each room names rooms above itself in the list, so that there is no circle.
+/// The list is an order: each room names rooms above itself in the list, so that there is no
+/// circle.
 #[test]
 fn rooms_of_worker_have_an_order() {
     for (idx, (room, below)) in ROOMS_OF_WORKER.iter().enumerate() {

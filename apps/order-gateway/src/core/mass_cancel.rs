@@ -81,9 +81,10 @@ impl MassCancel {
         (self.is_due, self.next, self.is_each) = (true, 0, true);
     }
 
-    /// Orders live, although they were canceled. By a thrown switch: whatever became of the cancels,
-    /// they are sent again after the pause. By the venue's mass cancel, whoever sent it: each is
-    /// canceled by itself after the time for an answer. A clock that steps back shortens it.
+    /// Orders live, although they were canceled. By a thrown switch: whatever became of the
+    /// cancels, they are sent again after the pause. By the venue's mass cancel, whoever sent it:
+    /// each is canceled by itself after the time for an answer. A clock that steps back shortens
+    /// it.
     const fn repeat(&mut self, now_ns: u64, answer_timeout_ns: u64) {
         // The venue's mass cancel is answered by each order's end, and refused at once.
         let is_mass = self.id.is_some() && !self.is_each;

@@ -1,5 +1,5 @@
-//! Refusals: how many requests we refused for which reason; what the venue refused last, and why, by
-//! the names of its protocol.
+//! Refusals: how many requests we refused for which reason; what the venue refused last, and why,
+//! by the names of its protocol.
 
 use core::fmt;
 

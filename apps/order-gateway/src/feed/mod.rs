@@ -10,8 +10,8 @@
 //! Messages that no line brings make all books stale, and no order passes on stale books. Without
 //! servers they stay so until the feed restarts. With a [`FeedRecovery`] a hole is first requested
 //! again, while the packets behind it wait, and where that fails the books of an image take the
-//! place of ours. Both is asked for here and done by feed-handler's recovery thread: this file makes
-//! no system call.
+//! place of ours. Both is asked for here and done by feed-handler's recovery thread: this file
+//! makes no system call.
 
 mod books;
 mod recovery;

@@ -98,8 +98,8 @@ impl Carried {
         }
     }
 
-    /// Names for `wirepath stats` what carries the queue pair, and counts for it. What a NIC carries
-    /// the kernel counts.
+    /// Names for `wirepath stats` what carries the queue pair, and counts for it. What a NIC
+    /// carries the kernel counts.
     pub(super) fn publish(&mut self, carrier: &str) {
         match self {
             Self::Port(port) => name_carrier(&port.port_mut().scope("rdma"), carrier),

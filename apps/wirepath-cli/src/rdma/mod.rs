@@ -154,8 +154,8 @@ pub(crate) struct EndOptions {
     /// ud as udaddy, send as ucmatose
     #[arg(long)]
     cm: bool,
-    /// The port by which the ends find each other: of TCP 18515; of RDMA_CM that of rping and udaddy,
-    /// 7174, or of ucmatose, 7471
+    /// The port by which the ends find each other: of TCP 18515; of RDMA_CM that of rping and
+    /// udaddy, 7174, or of ucmatose, 7471
     #[arg(short, long, value_name = "PORT")]
     port: Option<u16>,
 }

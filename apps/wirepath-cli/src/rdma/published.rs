@@ -1,5 +1,5 @@
-//! What `wirepath stats` shows of an end without a port: what carries its queue pair, and in software
-//! its counters. Those of a port are the port's.
+//! What `wirepath stats` shows of an end without a port: what carries its queue pair, and in
+//! software its counters. Those of a port are the port's.
 
 use ::rdma::port::DeviceRows;
 use ::rdma::roce::Device;

@@ -21,9 +21,9 @@ pub fn send_port_unreachable(mbuf: &Mbuf, cx: &mut Cx<'_>) {
 }
 
 /// Sends the sender of a packet an error of this kind, where this host sends errors at all
-/// ([`EgressConfig::errors`](crate::pipeline::EgressConfig::errors)). `advanced`: bytes from the IPv4
-/// header to the data, 0 in the IPv4 node and `l3_len` after it. Costs a buffer and three short
-/// copies.
+/// ([`EgressConfig::errors`](crate::pipeline::EgressConfig::errors)). `advanced`: bytes from the
+/// IPv4 header to the data, 0 in the IPv4 node and `l3_len` after it. Costs a buffer and three
+/// short copies.
 #[cold]
 pub fn send_icmp_error(kind: FlowErrorKind, mbuf: &Mbuf, advanced: usize, cx: &mut Cx<'_>) {
     if cx.egress.errors.is_none() {

@@ -43,8 +43,8 @@ impl From<ErrorRefusal> for UnsentError {
     }
 }
 
-/// The rate of errors and their counters. Owned by [`Egress`](crate::pipeline::Egress): one rate for
-/// the whole host.
+/// The rate of errors and their counters. Owned by [`Egress`](crate::pipeline::Egress): one rate
+/// for the whole host.
 pub(crate) struct IcmpErrors {
     pub(super) limit: ErrorLimit,
     pub(super) sent: Counter,

@@ -21,8 +21,9 @@ const LINK_HEADER_LEN: usize = ethernet::HEADER_LEN + 2 * vlan::TAG_LEN;
 /// The MTU assumed at most, even if the device's frames may be longer.
 const MTU_MAX: usize = 9_000;
 
-/// The source of a worker's host: a [`HostDescription`], the [`LiveHost`](crate::worker::live::LiveHost) of a port, or either. A
-/// bound for functions that take a [`WorkerBuilder`] of any; other types cannot implement it.
+/// The source of a worker's host: a [`HostDescription`], the
+/// [`LiveHost`](crate::worker::live::LiveHost) of a port, or either. A bound for functions that
+/// take a [`WorkerBuilder`] of any; other types cannot implement it.
 pub trait HostProvider {
     /// The layout of the pool.
     #[doc(hidden)]

@@ -27,8 +27,9 @@
 //! 6. A ring has one owner on our side: it is neither `Clone` nor `Sync`, and changing it takes
 //!    `&mut self`. So it may move to another thread.
 //!
-//! A broker that passes frames on stands in for the kernel ([`broker`](crate::device::af_xdp::broker)), and
-//! then "the kernel" is the process at the other end.
+//! A broker that passes frames on stands in for the kernel
+//! ([`broker`](crate::device::af_xdp::broker)), and then "the kernel" is the process at the other
+//! end.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;

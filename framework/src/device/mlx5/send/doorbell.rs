@@ -15,10 +15,10 @@
 //! `unsafe`, because the register is memory of a device.
 //!
 //! Invariants:
-//! 1. The parts of a queue are correct ([`MemoryOwner`](crate::device::mlx5::setup::parts::MemoryOwner)):
-//!    as long as the owner lives, `register` points to twice `blueflame_len` bytes, which may be
-//!    written in aligned words of eight bytes or in blocks, or to eight bytes if `blueflame_len` is
-//!    zero.
+//! 1. The parts of a queue are correct
+//!    ([`MemoryOwner`](crate::device::mlx5::setup::parts::MemoryOwner)): as long as the owner
+//!    lives, `register` points to twice `blueflame_len` bytes, which may be written in aligned
+//!    words of eight bytes or in blocks, or to eight bytes if `blueflame_len` is zero.
 //! 2. `offset` is zero or `blueflame_len`, a multiple of 64, and at most `blueflame_len` bytes are
 //!    written behind it.
 //! 3. If `blueflame_len` is not zero, only one queue writes to the register: set-up obtained a

@@ -2,13 +2,14 @@
 //! BlueFlame. Positions run freely and wrap with the ring, so that a WQE may cross its end.
 //!
 //! This is `unsafe` because the NIC reads the same memory. Unlike the rings that the NIC writes
-//! ([`ring`](crate::device::mlx5::ring)), it only reads this ring, and only WQEs that it was notified of.
-//! So the rest of the ring is ordinary memory, and is written by ordinary stores.
+//! ([`ring`](crate::device::mlx5::ring)), it only reads this ring, and only WQEs that it was
+//! notified of. So the rest of the ring is ordinary memory, and is written by ordinary stores.
 //!
 //! Invariants:
-//! 1. The parts of a queue are correct ([`MemoryOwner`](crate::device::mlx5::setup::parts::MemoryOwner)):
-//!    the ring is as long as they state, aligned to 16 bytes, and lives as long as the owner. It
-//!    is initialized: libmlx5 makes it of fresh pages.
+//! 1. The parts of a queue are correct
+//!    ([`MemoryOwner`](crate::device::mlx5::setup::parts::MemoryOwner)): the ring is as long as
+//!    they state, aligned to 16 bytes, and lives as long as the owner. It is initialized: libmlx5
+//!    makes it of fresh pages.
 //! 2. The number of units is a power of two, and a position is masked before it is used, so it is
 //!    always inside the ring.
 //! 3. A unit has one owner on our side: a ring is not `Clone`, and writing takes `&mut self`.

@@ -135,9 +135,9 @@ impl Device for Mlx5Device {
     }
 
     /// Steers frames that match the rule to queue `idx`; with
-    /// [`RxDistribution::Rss`](crate::device::mlx5::RxDistribution::Rss) to all queues, regardless of
-    /// `idx`. A rule for a queue that is not open is pending, and meanwhile the kernel receives its
-    /// frames. If several rules match a frame, a rule with ports precedes a rule without, and a
+    /// [`RxDistribution::Rss`](crate::device::mlx5::RxDistribution::Rss) to all queues, regardless
+    /// of `idx`. A rule for a queue that is not open is pending, and meanwhile the kernel receives
+    /// its frames. If several rules match a frame, a rule with ports precedes a rule without, and a
     /// rule with more fields precedes one with fewer. The same rule for a group, with the same tag,
     /// may be set for several queues, and each receives the frames.
     ///

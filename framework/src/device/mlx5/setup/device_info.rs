@@ -31,8 +31,8 @@ pub struct Mlx5Capabilities {
     pub firmware: String,
     /// Its ports, from 1.
     pub ports: Vec<Mlx5Port>,
-    /// Each feature that [`Mlx5Config`](crate::device::mlx5::Mlx5Config) can request, with its variant, or
-    /// why it is absent.
+    /// Each feature that [`Mlx5Config`](crate::device::mlx5::Mlx5Config) can request, with its
+    /// variant, or why it is absent.
     pub features: Vec<(&'static str, Result<String, String>)>,
 }
 

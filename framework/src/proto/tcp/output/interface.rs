@@ -76,8 +76,8 @@ pub enum Unsent {
     /// The ring is full, or no buffer is free: try again soon.
     Busy,
     /// No route, the link is down, the neighbor is not known: try again when
-    /// [`Tcp::follow_routes`](crate::proto::tcp::Tcp::follow_routes) reports changed paths, and now and
-    /// then before.
+    /// [`Tcp::follow_routes`](crate::proto::tcp::Tcp::follow_routes) reports changed paths, and now
+    /// and then before.
     NoRoute,
 }
 

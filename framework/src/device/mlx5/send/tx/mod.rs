@@ -167,8 +167,8 @@ impl Mlx5Tx {
 
 impl Mlx5Tx {
     /// As [`take_timestamp`](TxQueue::take_timestamp) with
-    /// [`Mlx5Config::raw_timestamps`](crate::device::mlx5::Mlx5Config::raw_timestamps): the sequence
-    /// number of the frame, and its timestamp in ticks of the NIC's clock.
+    /// [`Mlx5Config::raw_timestamps`](crate::device::mlx5::Mlx5Config::raw_timestamps): the
+    /// sequence number of the frame, and its timestamp in ticks of the NIC's clock.
     pub fn take_ticks(&mut self) -> Option<(u64, u64)> {
         match self.stamps {
             TimestampSource::Ticks => self.timestamps.pop(),
@@ -296,8 +296,8 @@ impl TxQueue for Mlx5Tx {
         matches!(self.stamps, TimestampSource::Wall(_) | TimestampSource::RealTime)
     }
 
-    /// None with [`Mlx5Config::raw_timestamps`](crate::device::mlx5::Mlx5Config::raw_timestamps): see
-    /// [`take_ticks`](Self::take_ticks).
+    /// None with [`Mlx5Config::raw_timestamps`](crate::device::mlx5::Mlx5Config::raw_timestamps):
+    /// see [`take_ticks`](Self::take_ticks).
     fn take_timestamp(&mut self) -> Option<TxTimestamp> {
         let time: &dyn Fn(u64) -> u64 = match &self.stamps {
             TimestampSource::Off | TimestampSource::Ticks => return None,

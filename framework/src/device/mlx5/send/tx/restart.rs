@@ -1,5 +1,5 @@
-//! A queue that has failed, or that ends: it refuses frames until the NIC has released it, and gives
-//! back the mbufs in flight.
+//! A queue that has failed, or that ends: it refuses frames until the NIC has released it, and
+//! gives back the mbufs in flight.
 
 use core::sync::atomic::Ordering;
 use std::time::Duration;

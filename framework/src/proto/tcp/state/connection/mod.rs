@@ -276,8 +276,8 @@ impl Connection {
     pub(crate) const HOT_LINES: usize = 5;
 }
 
-/// [`TcpConfig::connection_len`](crate::proto::tcp::TcpConfig::connection_len) has the sum that this is
-/// a part of.
+/// [`TcpConfig::connection_len`](crate::proto::tcp::TcpConfig::connection_len) has the sum that
+/// this is a part of.
 const _: () = assert!(size_of::<Connection>() == 512);
 
 #[cfg(test)]
