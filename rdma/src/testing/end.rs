@@ -5,9 +5,9 @@ use core::net::Ipv4Addr;
 
 use super::random::Random;
 use crate::provider::Provider;
-use crate::roce::{Access, Addresses, Buffer, CqHandle, Destination, Device, DeviceConfig, Link};
-use crate::roce::{Mr, Mtu, Path, PdHandle, QpAttributes, QpHandle, QpOptions, Region};
-use crate::roce::{RoceFrame, Sge, SrqHandle};
+use crate::roce::{Access, Addresses, Binding, Buffer, CqHandle, Data, Destination, Device, DeviceConfig, Link};
+use crate::roce::{Mr, Mtu, Mw, Path, PdHandle, QpAttributes, QpHandle, QpOptions, Region};
+use crate::roce::{RoceFrame, SendOperation, SendRequest, Sge, SrqHandle, Status};
 use crate::wire::opcode::Transport;
 use crate::wire::packet::Packet;
 use crate::wire::psn::Psn;
@@ -60,6 +60,9 @@ pub(super) struct Connection {
     /// What the peer reaches.
     pub(super) remote: Buffer,
     pub(super) remote_mr: Mr,
+    /// The key that the peer has of it: that of the region, or of a window to all of it.
+    pub(super) remote_key: u32,
+    pub(super) window: Option<Mw>,
     pub(super) local: Buffer,
     pub(super) local_mr: Mr,
     pub(super) psn: Psn,
@@ -76,6 +79,8 @@ pub(super) struct Agreement {
     pub(super) reads: u8,
     pub(super) timeout: u8,
     pub(super) rnr_timer: u8,
+    /// Peers reach memory through windows, over reliable connections.
+    pub(super) windows: bool,
 }
 
 /// The byte `at` of memory that nobody writes.
@@ -123,6 +128,24 @@ impl End {
         }
         let connected = self.device.connect_qp(connection.qp, connection.transport, &all);
         connected.expect("the steps of the manual page");
+        if with.windows && self.connections[idx].transport == Transport::Rc {
+            self.bind_window(idx, access);
+        }
+    }
+
+    /// Gives the peer a window to what it reaches.
+    fn bind_window(&mut self, idx: usize, access: Access) {
+        let (connection, device) = (&mut self.connections[idx], &mut self.device);
+        let window = device.create_mw(connection.pd).expect("room for a window");
+        let Mr { address, len, key: region, .. } = connection.remote_mr;
+        let binding = Binding { key: Mw::next_key(window.key), region, address, len, access };
+        let request = SendRequest::new(0, SendOperation::BindWindow(binding), Data::Sges(&[]));
+        device.post_send(connection.qp, &request).expect("an empty queue");
+        let mut frame = vec![0; device.frame_len_max()];
+        assert_eq!(device.transmit(0, &mut frame), None, "a binding is sent to nobody");
+        let done = device.poll_cq(connection.cq).expect("a binding is done in its turn");
+        assert_eq!(done.status, Status::Success);
+        (connection.window, connection.remote_key) = (Some(window), binding.key);
     }
 
     /// The connection that a frame to this end belongs to.
@@ -136,6 +159,9 @@ impl End {
     /// Ends the registration of what the peer reaches; it may not change any more.
     pub(super) fn freeze(&mut self, idx: usize) {
         let connection = &mut self.connections[idx];
+        if let Some(window) = connection.window.take() {
+            self.device.destroy_mw(window.handle).expect("a window");
+        }
         if self.device.deregister(connection.remote_mr.handle).is_ok() {
             let mut bytes = vec![0; REMOTE_LEN];
             connection.remote.read(0, &mut bytes);
@@ -161,7 +187,8 @@ impl Connection {
         let cq = device.create_cq(4 * DEPTH as u32).expect("room for a queue");
         let (remote, local) = (Buffer::zeroed(REMOTE_LEN), Buffer::zeroed(LOCAL_LEN));
         remote.write(CONSTANT_AT, &(0..SLOT).map(constant).collect::<Vec<u8>>());
-        let remote_mr = device.register(pd, Region::from(&remote), all).expect("room for a region");
+        let bindable = all | Access::MW_BIND;
+        let remote_mr = device.register(pd, Region::from(&remote), bindable).expect("room for a region");
         let local_mr = device.register(pd, Region::from(&local), Access::LOCAL_WRITE).expect("room for a region");
         let options = QpOptions {
             transport,
@@ -185,6 +212,8 @@ impl Connection {
             cq,
             remote,
             remote_mr,
+            remote_key: remote_mr.key,
+            window: None,
             local,
             local_mr,
             psn,

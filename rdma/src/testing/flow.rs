@@ -22,6 +22,8 @@ pub(super) struct Flow {
     received: usize,
     /// Receives that the peer posted, and that are complete.
     receives: (usize, usize),
+    /// Windows of the peer that were invalidated.
+    pub(super) invalidated: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -32,6 +34,8 @@ struct Request {
     finds: u64,
     /// A datagram with another key than the receiver's.
     is_stray: bool,
+    /// The key of a window that it invalidates.
+    invalidates: Option<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,14 +85,23 @@ impl Flow {
         self.completed == self.requests.len()
     }
 
-    /// Posts a request, if there is room.
-    pub(super) fn post(&mut self, random: &mut Random, device: &mut Device, own: &Connection, peer: &Connection) {
+    /// Posts a request, if there is room; the last of `count` invalidates the peer's window, if it
+    /// has one.
+    pub(super) fn post(
+        &mut self,
+        random: &mut Random,
+        device: &mut Device,
+        (own, peer): (&Connection, &Connection),
+        count: usize,
+    ) {
         let idx = self.requests.len();
         if idx - self.completed == DEPTH || own.is_destroyed {
             return;
         }
         let kinds = kinds(own.transport);
         let kind = kinds[random.below(kinds.len() as u64) as usize];
+        let invalidates = peer.window.map(|_| peer.remote_key).filter(|_| idx + 1 == count);
+        let kind = if invalidates.is_some() { Kind::Send } else { kind };
         let longest = if own.transport == Transport::Ud { DATAGRAM_LEN } else { SLOT };
         let len = match (kind, random.below(3)) {
             (Kind::Add | Kind::Swap, _) => 8,
@@ -100,10 +113,10 @@ impl Flow {
         if !matches!(kind, Kind::Read | Kind::Add | Kind::Swap) {
             own.local.write(slot, &bytes(idx, len));
         }
-        let at = |at: usize| Remote { address: peer.remote_mr.address + at as u64, rkey: peer.remote_mr.key };
+        let at = |at: usize| Remote { address: peer.remote_mr.address + at as u64, rkey: peer.remote_key };
         let imm = (idx as u32).to_be_bytes();
         let operation = match kind {
-            Kind::Send => SendOperation::SendImm(imm),
+            Kind::Send => invalidates.map_or(SendOperation::SendImm(imm), SendOperation::SendInvalidate),
             Kind::Write => SendOperation::Write(at(WRITE_AT + slot)),
             Kind::WriteImm => SendOperation::WriteImm(at(WRITE_AT + slot), imm),
             Kind::Read => SendOperation::Read(at(CONSTANT_AT)),
@@ -116,13 +129,14 @@ impl Flow {
         let is_stray = own.destination.is_some() && random.happens(50);
         let with_key = |to: Destination| Destination { qkey: to.qkey + u32::from(is_stray), ..to };
         let request = SendRequest {
-            fence,
+            // A READ that has to be answered again needs the window still.
+            fence: fence || invalidates.is_some(),
             destination: own.destination.map(with_key),
             ..SendRequest::new(idx as u64, operation, Data::Sges(&data))
         };
         // The queue pair takes it: it is in RTS, or flushes it in ERR.
         if device.post_send(own.qp, &request).is_ok() {
-            self.requests.push(Request { kind, len, finds, is_stray });
+            self.requests.push(Request { kind, len, finds, is_stray, invalidates });
         }
     }
 
@@ -138,7 +152,7 @@ impl Flow {
                 return Ok(());
             }
             // It takes no receive.
-            self.requests.push(Request { kind: Kind::Send, len: 0, finds: 0, is_stray: true });
+            self.requests.push(Request { kind: Kind::Send, len: 0, finds: 0, is_stray: true, invalidates: None });
         }
         Err(format!("a failed queue pair takes more than {DEPTH} requests"))
     }
@@ -213,6 +227,7 @@ impl Flow {
             return Err(format!("never sent: {done:?}"));
         };
         self.received += 1;
+        self.invalidated += u64::from(request.invalidates.is_some());
         let header_len = if peer.transport == Transport::Ud { GRH_LEN } else { 0 };
         let (kind, at, memory) = if request.kind == Kind::Send {
             (CompletionKind::Receive, at + header_len, memory)
@@ -220,8 +235,9 @@ impl Flow {
             (CompletionKind::ReceiveWriteImm, WRITE_AT + idx % DEPTH * SLOT, &peer.remote)
         };
         let byte_len = (header_len + request.len) as u32;
-        let expected = (kind, byte_len, Some((idx as u32).to_be_bytes()));
-        if (done.kind, done.byte_len, done.imm) != expected {
+        let imm = request.invalidates.is_none().then_some((idx as u32).to_be_bytes());
+        let expected = (kind, byte_len, imm, request.invalidates);
+        if (done.kind, done.byte_len, done.imm, done.invalidated) != expected {
             return Err(format!("a receive is to be {expected:?}, not {done:?}"));
         }
         if header_len > 0 && (done.source.is_none() || read(memory, at - 20, 1) != [IPV4]) {

@@ -16,6 +16,8 @@ pub struct Summary {
     pub unreliable: u64,
     /// Messages that were received into receives that connections share.
     pub shared: u64,
+    /// Windows that the last message of a peer has invalidated.
+    pub invalidated: u64,
     /// Packets that were sent.
     pub packets: u64,
     /// Packets that were sent again.
@@ -38,6 +40,7 @@ impl Summary {
         self.requests += other.requests;
         self.unreliable += other.unreliable;
         self.shared += other.shared;
+        self.invalidated += other.invalidated;
         self.packets += other.packets;
         self.retransmits += other.retransmits;
         self.duplicates += other.duplicates;
@@ -107,6 +110,7 @@ impl World {
             reads: 1 + random.below(4) as u8,
             timeout: 5 + random.below(4) as u8,
             rnr_timer: 1 + random.below(10) as u8,
+            windows: seed % 7 == 5,
         };
         for idx in 0..count {
             let [a, b] = [0, 1].map(|end: usize| {
@@ -201,7 +205,7 @@ impl World {
                 }
                 while flow.failure.is_none() && flow.posted() < self.requests && self.random.happens(600) {
                     let before = flow.posted();
-                    flow.post(&mut self.random, &mut own.device, connection, other);
+                    flow.post(&mut self.random, &mut own.device, (connection, other), self.requests);
                     if flow.posted() == before {
                         break;
                     }
@@ -304,6 +308,7 @@ impl World {
                 summary.unreliable += u64::from(is_unreliable) * flow.received();
                 let is_shared = self.ends[other].shared.is_some();
                 summary.shared += u64::from(is_shared) * flow.received();
+                summary.invalidated += flow.invalidated;
                 summary.failures += u64::from(flow.failure.is_some());
                 if let Some(counters) = self.ends[end].device.qp_counters(own.qp) {
                     summary.retransmits += counters.retransmits;

@@ -279,7 +279,8 @@ fn run<P: Provider>(mut ends: [P; 2], gids: [Ipv6Addr; 2], mut turn: impl FnMut(
 /// Two RoCE devices and their addresses.
 fn roce_devices() -> ([Device; 2], [Ipv6Addr; 2]) {
     let gid = |end| Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, end);
-    ([(), ()].map(|()| Device::new(&DeviceConfig::default())), [gid(1), gid(2)])
+    let config = DeviceConfig { pds: 64, ..DeviceConfig::default() };
+    ([(), ()].map(|()| Device::new(&config)), [gid(1), gid(2)])
 }
 
 /// A wire between RoCE devices.
@@ -359,8 +360,8 @@ fn same_program_runs_over_software_connectxs() {
 }
 
 #[test]
-fn what_the_nic_does_not_do_yet_is_refused() {
-    let test = "what_the_nic_does_not_do_yet_is_refused";
+fn rights_that_need_local_write_are_refused_over_a_nic_without_it() {
+    let test = "rights_that_need_local_write_are_refused_over_a_nic_without_it";
     if !is_inside(test, &["--strict"]) {
         return;
     }
@@ -368,9 +369,11 @@ fn what_the_nic_does_not_do_yet_is_refused() {
     assert_eq!(unknown, Err(OpenError::Unknown("mlx5_7".to_owned())));
     let mut nic = RdmaCore::open("mlx5_0").unwrap();
     let own = Own::new(&mut nic);
-    assert_eq!(nic.create_mw(own.pd).map(drop), Err(DeviceError::Value("memory window through rdma-core")));
-    let invalidate = SendRequest::new(1, SendOperation::Invalidate(5), Data::Sges(&[]));
-    assert_eq!(nic.post_send(own.qp, &invalidate), Err(PostError::Operation));
+    for access in [Access::REMOTE_READ, Access::MW_BIND] {
+        let registered = nic.register(own.pd, Region::from(&own.memory), access).map(drop);
+        let why = "remote rights or windows without LOCAL_WRITE through rdma-core";
+        assert_eq!(registered, Err(DeviceError::Value(why)));
+    }
 }
 
 #[test]

@@ -119,7 +119,8 @@ pub(super) const fn state_of(state: RawState) -> Option<QpState> {
     })
 }
 
-/// What a request does, and its immediate data; `None` for what is not done here yet.
+/// What a request does, and its immediate data; `None` for one that binds a window, which names
+/// objects.
 pub(super) const fn send(operation: &SendOperation) -> Option<(SendKind<'static>, Option<[u8; 4]>)> {
     Some(match *operation {
         SendOperation::Send => (SendKind::Send, None),
@@ -131,7 +132,9 @@ pub(super) const fn send(operation: &SendOperation) -> Option<(SendKind<'static>
             (SendKind::CompareSwap(remote.address, remote.rkey, compare, swap), None)
         }
         SendOperation::FetchAdd { remote, add } => (SendKind::FetchAdd(remote.address, remote.rkey, add), None),
-        SendOperation::SendInvalidate(_) | SendOperation::BindWindow(_) | SendOperation::Invalidate(_) => return None,
+        SendOperation::SendInvalidate(key) => (SendKind::SendInvalidate(key), None),
+        SendOperation::Invalidate(key) => (SendKind::Invalidate(key), None),
+        SendOperation::BindWindow(_) => return None,
     })
 }
 
@@ -175,6 +178,8 @@ const fn kind(opcode: ibv_wc_opcode) -> CompletionKind {
         IBV_WC_RDMA_READ => CompletionKind::Read,
         IBV_WC_COMP_SWAP => CompletionKind::CompareSwap,
         IBV_WC_FETCH_ADD => CompletionKind::FetchAdd,
+        IBV_WC_BIND_MW => CompletionKind::BindWindow,
+        IBV_WC_LOCAL_INV => CompletionKind::Invalidate,
         IBV_WC_RECV => CompletionKind::Receive,
         IBV_WC_RECV_RDMA_WITH_IMM => CompletionKind::ReceiveWriteImm,
         _ => CompletionKind::Send,

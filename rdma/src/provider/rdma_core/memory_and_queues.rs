@@ -24,8 +24,8 @@ pub(super) fn register(pd: &ProtectionDomain, region: Region, access: Access) ->
         let remote = convert::remote_access(access);
         // SAFETY: 1.
         unsafe { MemoryRegion::register_for_peers(pd, start, len, remote, Arc::new(region)) }
-    } else if access.has_remote() {
-        return Err(DeviceError::Value("remote rights without LOCAL_WRITE through rdma-core"));
+    } else if access.has_remote() || access.has(Access::MW_BIND) {
+        return Err(DeviceError::Value("remote rights or windows without LOCAL_WRITE through rdma-core"));
     } else {
         let local = LocalAccess { local_write: false, ..LocalAccess::default() };
         MemoryRegion::register(pd, start, len, local, Arc::new(region))

@@ -1,8 +1,8 @@
 //! A NIC through libibverbs: the objects of a context, by the handles of [`crate::roce`].
 //!
 //! Nobody has tried it on a NIC; the tests run on the software ConnectX. What it does not do is
-//! refused, and never done by half: memory windows, which that one lacks, requests that invalidate,
-//! and multicast.
+//! refused, and never done by half: multicast, windows of type 1, and rights of peers to regions
+//! without LOCAL_WRITE.
 
 mod convert;
 mod events;
@@ -12,8 +12,8 @@ mod memory_and_queues;
 use core::fmt;
 
 use rdma_core_sys::verbs::{
-    AddressHandle, CompletionChannel, CompletionQueue, Context, CqRequest, MemoryRegion, ProtectionDomain, QpCaps,
-    QueuePair, SendKind, ServiceRequest, SharedReceiveQueue, VerbsError,
+    AddressHandle, Bind, CompletionChannel, CompletionQueue, Context, CqRequest, MemoryRegion, MemoryWindow,
+    ProtectionDomain, QpCaps, QueuePair, SendKind, ServiceRequest, SharedReceiveQueue, VerbsError,
 };
 use rdma_core_sys::{LoadError, RdmaCore as Libraries};
 
@@ -22,9 +22,9 @@ use super::Provider;
 use crate::roce::Limits;
 use crate::roce::handle::{Table, kind, next_device};
 use crate::roce::{
-    Access, AhHandle, CqHandle, Destination, DeviceError, Event, INLINE_MAX, MESSAGE_MAX, ModifyError, Mr, MrHandle,
-    Mtu, Mw, MwHandle, Notify, Path, PdHandle, PostError, QpAttributes, QpHandle, QpOptions, QpState, Region, SGES_MAX,
-    SendOperation, SendRequest, Sge, SrqHandle, WorkCompletion, check_pieces,
+    Access, AhHandle, Binding, CqHandle, Destination, DeviceError, Event, INLINE_MAX, MESSAGE_MAX, ModifyError, Mr,
+    MrHandle, Mtu, Mw, MwHandle, Notify, Path, PdHandle, PostError, QpAttributes, QpHandle, QpOptions, QpState, Region,
+    SGES_MAX, SendOperation, SendRequest, Sge, SrqHandle, WorkCompletion, check_pieces,
 };
 use crate::wire::opcode::Transport;
 use crate::wire::qpn::Qpn;
@@ -41,6 +41,7 @@ pub struct RdmaCore {
     srqs: Table<kind::Srq, Srq>,
     ahs: Table<kind::Ah, Ah>,
     cqs: Table<kind::Cq, CompletionQueue>,
+    mws: Table<kind::Mw, Window>,
     mrs: Table<kind::Mr, Registered>,
     pds: Table<kind::Pd, ProtectionDomain>,
     gids: Gids,
@@ -69,6 +70,14 @@ struct Qp {
 struct Registered {
     region: MemoryRegion,
     pd: PdHandle,
+}
+
+/// A memory window.
+struct Window {
+    window: MemoryWindow,
+    pd: PdHandle,
+    /// What it was bound to by a request of ours, until one of ours or the peer's invalidates it.
+    region: Option<MrHandle>,
 }
 
 /// A shared receive queue.
@@ -119,6 +128,7 @@ impl RdmaCore {
             srqs: Table::of_device(number, OBJECTS),
             ahs: Table::of_device(number, OBJECTS),
             cqs: Table::of_device(number, OBJECTS),
+            mws: Table::of_device(number, OBJECTS),
             mrs: Table::of_device(number, OBJECTS),
             pds: Table::of_device(number, OBJECTS),
             gids,
@@ -155,6 +165,40 @@ impl RdmaCore {
         self.srqs.get(srq).ok_or(DeviceError::Unknown(SRQ))
     }
 
+    /// The window with this key, whatever its last eight bits are.
+    fn window(&self, key: u32) -> Option<MwHandle> {
+        events::find(&self.mws, |mw| mw.window.rkey() >> 8 == key >> 8)
+    }
+
+    /// The peer has invalidated a key.
+    fn note_invalidated(&mut self, key: u32) {
+        if let Some(mw) = self.window(key).and_then(|mw| self.mws.get_mut(mw)) {
+            mw.region = None;
+        }
+    }
+
+    /// A request that binds a window; one of nobody, or to a region of nobody, is refused.
+    fn bind(&mut self, qp: QpHandle, request: &SendRequest<'_>, with: &Binding) -> Result<(), PostError> {
+        let mw = self.window(with.key).ok_or(PostError::Operation)?;
+        let region = events::find(&self.mrs, |mr| mr.region.lkey() == with.region).ok_or(PostError::Operation)?;
+        let (Some(qp), Some(window), Some(mr)) = (self.qps.get(qp), self.mws.get(mw), self.mrs.get(region)) else {
+            return Err(PostError::Operation);
+        };
+        let bind = Bind {
+            window: &window.window,
+            key: with.key,
+            region: &mr.region,
+            address: with.address,
+            len: with.len,
+            access: convert::remote_access(with.access),
+        };
+        memory_and_queues::post_send(&qp.queues, request, SendKind::Bind(&bind), None)?;
+        if let Some(window) = self.mws.get_mut(mw) {
+            window.region = Some(region);
+        }
+        Ok(())
+    }
+
     /// A datagram of a queue pair of this domain.
     fn datagram(
         &self,
@@ -184,6 +228,7 @@ impl Provider for RdmaCore {
         // The kernel would say so too, but only once the handle was given up.
         let is_used = self.qps.iter().any(|qp| qp.pd == pd)
             || self.mrs.iter().any(|mr| mr.pd == pd)
+            || self.mws.iter().any(|mw| mw.pd == pd)
             || self.srqs.iter().any(|srq| srq.pd == pd)
             || self.ahs.iter().any(|ah| ah.pd == pd);
         if is_used {
@@ -206,16 +251,23 @@ impl Provider for RdmaCore {
     }
 
     fn deregister(&mut self, mr: MrHandle) -> Result<(), DeviceError> {
+        // The kernel would say so too, but only once the handle was given up.
+        if self.mws.iter().any(|mw| mw.region == Some(mr)) {
+            return Err(DeviceError::InUse("memory region"));
+        }
         let mr = self.mrs.remove(mr).ok_or(DeviceError::Unknown("memory region"))?;
         mr.region.deregister().map_err(|error| refused(&error))
     }
 
-    fn create_mw(&mut self, _: PdHandle) -> Result<Mw, DeviceError> {
-        Err(DeviceError::Value("memory window through rdma-core"))
+    fn create_mw(&mut self, pd: PdHandle) -> Result<Mw, DeviceError> {
+        let window = MemoryWindow::allocate(self.pd(pd)?).map_err(|error| refused(&error))?;
+        let key = window.rkey();
+        let handle = self.mws.insert_with(|_| Window { window, pd, region: None });
+        Ok(Mw { handle: handle.ok_or(DeviceError::Full("memory windows"))?, key })
     }
 
-    fn destroy_mw(&mut self, _: MwHandle) -> Result<(), DeviceError> {
-        Err(DeviceError::Unknown("memory window"))
+    fn destroy_mw(&mut self, mw: MwHandle) -> Result<(), DeviceError> {
+        self.mws.remove(mw).map(drop).ok_or(DeviceError::Unknown("memory window"))
     }
 
     fn create_ah(&mut self, pd: PdHandle, path: &Path) -> Result<AhHandle, DeviceError> {
@@ -330,16 +382,19 @@ impl Provider for RdmaCore {
         Ok(())
     }
 
-    fn post_send(&mut self, qp: QpHandle, request: &SendRequest<'_>) -> Result<(), PostError> {
-        let qp = self.qps.get(qp).ok_or(PostError::UnknownQp)?;
+    fn post_send(&mut self, handle: QpHandle, request: &SendRequest<'_>) -> Result<(), PostError> {
+        let qp = self.qps.get(handle).ok_or(PostError::UnknownQp)?;
         // All in the order of RoCE in software. What a queue pair must not be asked for a NIC may
         // take, and fail with.
         if request.destination.is_some() != (qp.transport == Transport::Ud) {
             return Err(PostError::Destination);
         }
-        let (kind, imm) = match request.destination {
-            Some(destination) => self.datagram(qp.pd, &request.operation, &destination)?,
-            None => convert::send(&request.operation).ok_or(PostError::Operation)?,
+        if qp.transport == Transport::Uc && matches!(request.operation, SendOperation::SendInvalidate(_)) {
+            return Err(PostError::Operation);
+        }
+        let send = match request.destination {
+            Some(destination) => Some(self.datagram(qp.pd, &request.operation, &destination)?),
+            None => convert::send(&request.operation),
         };
         if matches!(qp.state, QpState::Reset | QpState::Init | QpState::Rtr) {
             return Err(PostError::State);
@@ -348,7 +403,15 @@ impl Provider for RdmaCore {
             return Err(PostError::Operation);
         }
         request.check_data(qp.len_max)?;
-        memory_and_queues::post_send(&qp.queues, request, kind, imm)
+        match (send, request.operation) {
+            (Some((kind, imm)), _) => memory_and_queues::post_send(&qp.queues, request, kind, imm)?,
+            (None, SendOperation::BindWindow(binding)) => return self.bind(handle, request, &binding),
+            (None, _) => return Err(PostError::Operation),
+        }
+        if let SendOperation::Invalidate(key) = request.operation {
+            self.note_invalidated(key);
+        }
+        Ok(())
     }
 
     fn post_recv(&mut self, qp: QpHandle, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
@@ -362,7 +425,11 @@ impl Provider for RdmaCore {
     }
 
     fn poll_cq(&mut self, cq: CqHandle) -> Result<Option<WorkCompletion>, DeviceError> {
-        memory_and_queues::poll(self.cq(cq)?)
+        let done = memory_and_queues::poll(self.cq(cq)?)?;
+        if let Some(key) = done.and_then(|done| done.invalidated) {
+            self.note_invalidated(key);
+        }
+        Ok(done)
     }
 
     fn arm_cq(&mut self, cq: CqHandle, notify: Notify) -> Result<(), DeviceError> {

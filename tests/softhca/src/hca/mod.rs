@@ -122,7 +122,7 @@ impl Hca {
         let mut qp_events = Vec::new();
         let mut work = work::Work {
             config: &self.config,
-            memory: &self.memory,
+            memory: &mut self.memory,
             cqs: &mut self.cqs,
             counters: &mut self.counters,
             diagnoses: &mut self.diagnoses,

@@ -12,7 +12,7 @@ use super::memory::Memory;
 /// Parts of [`Hca`](super::Hca), borrowed for one step.
 pub(super) struct Work<'a, 'o> {
     pub(super) config: &'a Config,
-    pub(super) memory: &'a Memory,
+    pub(super) memory: &'a mut Memory,
     pub(super) cqs: &'a mut Cqs,
     pub(super) counters: &'a mut Counters,
     pub(super) diagnoses: &'a mut Diagnoses,

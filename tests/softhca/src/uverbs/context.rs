@@ -194,6 +194,7 @@ fn destroy(kind: Kind, nic: u32, hca: &mut Hca) -> Result<Destroyed, Errno> {
     match kind {
         Kind::Pd => hca.dealloc_pd(nic).map(|()| silent),
         Kind::Mr => hca.deregister_memory(nic).map(|()| silent),
+        Kind::Mw => hca.dealloc_window(nic).map(|()| silent),
         Kind::Cq => hca
             .destroy_cq(nic)
             .map(|events| Destroyed { completion_events: events.completion, async_events: events.asynchronous }),

@@ -22,9 +22,9 @@ const PART: u32 = 0x1017;
 /// 16.35.2000: libmlx5 prints major, minor and sub-minor of 16 bits each.
 const FIRMWARE: u64 = 16 << 32 | 35 << 16 | 2000;
 
-/// IBV_DEVICE_*: CHANGE_PHY_PORT, PORT_ACTIVE_EVENT, SYS_IMAGE_GUID, RC_RNR_NAK_GEN, RAW_IP_CSUM,
-/// MANAGED_FLOW_STEERING.
-const FLAGS: u32 = 1 << 5 | 1 << 10 | 1 << 11 | 1 << 12 | 1 << 26 | 1 << 29;
+/// IBV_DEVICE_*: CHANGE_PHY_PORT, PORT_ACTIVE_EVENT, SYS_IMAGE_GUID, RC_RNR_NAK_GEN,
+/// MEM_WINDOW_TYPE_2B, RAW_IP_CSUM, MANAGED_FLOW_STEERING.
+const FLAGS: u32 = 1 << 5 | 1 << 10 | 1 << 11 | 1 << 12 | 1 << 24 | 1 << 26 | 1 << 29;
 
 /// IBV_DEVICE_RAW_SCATTER_FCS: beyond the bits of the first form.
 const FLAGS_EX: u64 = FLAGS as u64 | 1 << 34;
@@ -82,6 +82,7 @@ fn attributes(config: &Config) -> QueryDeviceResp {
         max_cq: 65_536,
         max_cqe: 4_194_303,
         max_mr: 65_536,
+        max_mw: 65_536,
         max_pd: 65_536,
         max_mcast_grp: 2_097_152,
         max_mcast_qp_attach: 240,

@@ -115,6 +115,8 @@ pub enum Syndrome {
     LocalProtection = 0x04,
     /// Thrown away because the queue is in error.
     Flushed = 0x05,
+    /// A memory window that cannot be bound or invalidated.
+    MwBind = 0x06,
     /// The peer answered what was not asked.
     BadResponse = 0x10,
     /// A region that may not be written.

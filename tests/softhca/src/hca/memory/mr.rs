@@ -5,16 +5,17 @@
 //! region and its successor have different keys. The sending and the receiving side both use
 //! [`Memory::reach`].
 
+use super::mw::Window;
 use crate::hca::control::{AccessFlags, Errno, MrCreated, MrRequest};
 use crate::hca::table::Table;
 use crate::hca::{Hca, Syndrome};
 
 /// Key indices begin here, because drivers write lower ones by mistake, and 1 is the index of the
 /// list terminator 0x100 (mlx5.md 2.4).
-const INDEX_FIRST: u32 = 0x10;
+pub(super) const INDEX_FIRST: u32 = 0x10;
 
 /// As many as a 24-bit index could name would only hide a leak.
-const REGIONS_MAX: u32 = 1 << 16;
+pub(super) const REGIONS_MAX: u32 = 1 << 16;
 
 /// The NIC's purpose in accessing memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,20 +83,22 @@ impl Unreachable {
 pub(in crate::hca) struct Memory {
     /// The domains, with the number of their users: a domain in use cannot be destroyed.
     domains: Table<u32>,
-    /// By key index less [`INDEX_FIRST`].
-    regions: Table<Region>,
-    registrations: u32,
+    /// By key index less [`INDEX_FIRST`]: regions, and windows.
+    pub(super) regions: Table<Region>,
+    pub(super) registrations: u32,
 }
 
-struct Region {
-    key: u32,
-    pd: u32,
+/// A region, or a window, which has the rest of these while it is bound.
+pub(super) struct Region {
+    pub(super) key: u32,
+    pub(super) pd: u32,
     /// The address by which WQEs name the first byte, and by how much the process's address is
     /// higher.
-    iova: u64,
-    len: u64,
-    start_offset: u64,
-    access: AccessFlags,
+    pub(super) iova: u64,
+    pub(super) len: u64,
+    pub(super) start_offset: u64,
+    pub(super) access: AccessFlags,
+    pub(super) window: Option<Window>,
 }
 
 impl Memory {
@@ -111,18 +114,10 @@ impl Memory {
         purpose: Purpose,
     ) -> Result<u64, Unreachable> {
         let index = (lkey >> 8).wrapping_sub(INDEX_FIRST);
-        let region = self.regions.get(index).filter(|region| region.key == lkey).ok_or(Unreachable::Key)?;
-        if region.pd != pd {
-            return Err(Unreachable::Domain);
-        }
-        let offset = address.wrapping_sub(region.iova);
-        if offset > region.len || len > region.len - offset {
-            return Err(Unreachable::Range);
-        }
-        if purpose.needs() & !region.access.0 != 0 {
-            return Err(Unreachable::Right);
-        }
-        Ok(address.wrapping_add(region.start_offset))
+        // A window is for peers alone.
+        let is_it = |region: &&Region| region.key == lkey && region.window.is_none();
+        let region = self.regions.get(index).filter(is_it).ok_or(Unreachable::Key)?;
+        region.reach(pd, address, len, purpose)
     }
 
     /// A queue or region begins to use the domain. EINVAL where there is none.
@@ -131,11 +126,41 @@ impl Memory {
         Ok(())
     }
 
+    /// Takes in a region or a window, and gives it a key. Returns its handle and the key.
+    pub(super) fn insert(&mut self, region: Region) -> (u32, u32) {
+        self.registrations = self.registrations.wrapping_add(1);
+        let byte = self.registrations & 0xff;
+        let handle = self.regions.insert(region);
+        let key = (handle + INDEX_FIRST) << 8 | byte;
+        if let Some(region) = self.regions.get_mut(handle) {
+            region.key = key;
+        }
+        (handle, key)
+    }
+
     /// A queue or region that held the domain went.
     pub(in crate::hca) fn release_pd(&mut self, pd: u32) {
         if let Some(users) = self.domains.get_mut(pd) {
             *users = users.saturating_sub(1);
         }
+    }
+}
+
+impl Region {
+    /// Where in the process the bytes lie, if the domain may use them so.
+    #[inline]
+    pub(super) fn reach(&self, pd: u32, address: u64, len: u64, purpose: Purpose) -> Result<u64, Unreachable> {
+        if self.pd != pd {
+            return Err(Unreachable::Domain);
+        }
+        let offset = address.wrapping_sub(self.iova);
+        if offset > self.len || len > self.len - offset {
+            return Err(Unreachable::Range);
+        }
+        if purpose.needs() & !self.access.0 != 0 {
+            return Err(Unreachable::Right);
+        }
+        Ok(address.wrapping_add(self.start_offset))
     }
 }
 
@@ -168,20 +193,18 @@ impl Hca {
             return Err(Errno(libc::ENOMEM));
         }
         self.memory.hold_pd(pd)?;
-        self.memory.registrations = self.memory.registrations.wrapping_add(1);
-        let byte = self.memory.registrations & 0xff;
-        let region = Region { key: 0, pd, iova, len, start_offset: start.wrapping_sub(iova), access };
+        let region = Region { key: 0, pd, iova, len, start_offset: start.wrapping_sub(iova), access, window: None };
         self.counters.regions_relaxed += u64::from(access.relaxed_ordering());
-        let handle = self.memory.regions.insert(region);
-        let key = (handle + INDEX_FIRST) << 8 | byte;
-        if let Some(region) = self.memory.regions.get_mut(handle) {
-            region.key = key;
-        }
+        let (handle, key) = self.memory.insert(region);
         Ok(MrCreated { handle, lkey: key, rkey: key })
     }
 
-    /// Deregisters memory: WQEs that still name its key fail from now on.
+    /// Deregisters memory: WQEs that still name its key fail from now on. EBUSY while a window is
+    /// bound to it.
     pub fn deregister_memory(&mut self, handle: u32) -> Result<(), Errno> {
+        if self.memory.has_windows(handle) {
+            return Err(Errno(libc::EBUSY));
+        }
         let region = self.memory.regions.remove(handle).ok_or(Errno(libc::EINVAL))?;
         self.memory.release_pd(region.pd);
         Ok(())

@@ -85,7 +85,8 @@ impl Answers {
             if is_done {
                 self.waiting.pop_front();
             }
-            let headers = sent.headers(path.destination, mtu, (pd, work.memory), work.environment.dma, &mut payload);
+            let headers =
+                sent.headers(path.destination, mtu, (pd, path.number, work.memory), work.environment.dma, &mut payload);
             if headers.ack.is_some_and(|ack| ack.syndrome >> 5 == 1) {
                 work.counters.rdma_rnr_naks += 1;
             } else if headers.ack.is_some_and(|ack| ack.syndrome >> 5 != 0) {
@@ -121,7 +122,7 @@ impl Answer {
         &self,
         destination: u32,
         mtu: u32,
-        (pd, memory): (u32, &Memory),
+        (pd, qp, memory): (u32, u32, &Memory),
         dma: &dyn Dma,
         payload: &mut Vec<u8>,
     ) -> Headers {
@@ -141,7 +142,8 @@ impl Answer {
             AnswerKind::Read { address, rkey, len, offset } => {
                 let count = (len - offset).min(u64::from(mtu));
                 payload.resize(count as usize, 0);
-                let place = memory.reach(pd, rkey, address.wrapping_add(offset), count, Purpose::RemoteRead);
+                let place =
+                    memory.reach_remote((pd, qp), rkey, (address.wrapping_add(offset), count), Purpose::RemoteRead);
                 let read = match place {
                     _ if count == 0 => true,
                     Ok(place) => dma.read(place, payload).is_ok(),

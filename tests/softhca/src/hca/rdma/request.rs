@@ -3,9 +3,9 @@
 //! vector (48 bytes), a remote address (16 bytes), an atomic's operands (16 bytes).
 
 use super::packet::Operation;
-use crate::hca::control::{AddressVector, Gid, Service};
+use crate::hca::control::{AccessFlags, AddressVector, Gid, Service};
 use crate::hca::environment::{Dma, Unmapped};
-use crate::hca::memory::{Memory, Purpose};
+use crate::hca::memory::{Binding, Memory, Purpose, WindowChange};
 use crate::hca::send::{CompletionMode, Control, Fault, Pieces, Scratch, Source, opcode};
 
 /// A message that was posted and is not complete.
@@ -25,6 +25,8 @@ pub(super) struct Request {
     pub(super) immediate: Option<u32>,
     pub(super) invalidate: Option<u32>,
     pub(super) datagram: Option<DatagramAddress>,
+    /// What it does to a window of ours, in its turn, instead of sending anything.
+    pub(super) window: Option<WindowChange>,
     /// It fails as soon as those before it are done.
     pub(super) fault: Option<Fault>,
     pub(super) psn_first: u32,
@@ -61,6 +63,10 @@ const REMOTE_LEN: usize = 16;
 const ATOMIC_LEN: usize = 16;
 const DATAGRAM_LEN: usize = 48;
 
+/// Of a WQE that changes a window: where the key's fields are, and the region's bytes.
+const KEY_AT: usize = 64;
+const BYTES_AT: usize = 128;
+
 /// `max_msg_sz` of the port.
 pub(super) const MESSAGE_LEN_MAX: u32 = 1 << 30;
 
@@ -93,6 +99,7 @@ impl Request {
             immediate: None,
             invalidate: None,
             datagram: None,
+            window: None,
             fault: Some(fault),
             psn_first: 0,
             psn_count: 1,
@@ -121,6 +128,38 @@ impl Request {
         request.data = Data::of(&pieces, scratch);
         request.check_len(rules.len_max)?;
         Ok(request)
+    }
+
+    /// Reads a WQE that changes a window, as libmlx5 writes it (`set_bind_wr`): behind the control
+    /// segment one of 48 bytes, of which the masks are not looked at, the new fields of the key (64
+    /// bytes), and to bind the region's bytes (64).
+    pub(super) fn parse_window(
+        position: u16,
+        control: &Control,
+        scratch: &Scratch,
+        number: u32,
+    ) -> Result<Self, Fault> {
+        const FREE: u8 = 1 << 6;
+        let is_free = scratch.bytes[KEY_AT] & FREE != 0;
+        if control.len < if is_free { BYTES_AT } else { BYTES_AT + 64 } {
+            return Err(Fault::Size { ds: (control.len / CONTROL_LEN) as u8 });
+        }
+        let (old, new) = (scratch.be32(12), scratch.be32(KEY_AT + 4));
+        let change = if is_free {
+            WindowChange::Invalidate(old)
+        } else if new >> 8 != number {
+            return Err(Fault::Window);
+        } else {
+            WindowChange::Bind(Binding {
+                key: old & !0xff | new & 0xff,
+                region: scratch.be32(BYTES_AT + 4),
+                address: scratch.be64(KEY_AT + 16),
+                len: scratch.be64(KEY_AT + 24),
+                access: access(scratch.bytes[KEY_AT + 2]),
+            })
+        };
+        let request = Self::failed(position, *control, Fault::Window);
+        Ok(Self { fault: None, psn_count: 0, window: Some(change), ..request })
     }
 
     /// Segments in front of the data. Returns where the data begins.
@@ -158,6 +197,13 @@ impl Request {
     pub(super) fn is_answered(&self) -> bool {
         self.operation == Operation::Read || self.is_atomic()
     }
+}
+
+/// `IBV_ACCESS_*` by the flags of a key: LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, ATOMIC from bit 3
+/// on.
+fn access(flags: u8) -> AccessFlags {
+    let bit = |from: u8, to: u32| u32::from(flags >> from & 1) << to;
+    AccessFlags(bit(3, 0) | bit(5, 1) | bit(4, 2) | bit(6, 3))
 }
 
 /// What a queue of this service executes (`ibv_post_send(3)`).

@@ -66,6 +66,8 @@ pub(in crate::hca) enum Fault {
     MessageLong { len: u64, max: u32 },
     /// RDMA: an atomic of a length other than 8 bytes.
     AtomicLength { len: u64 },
+    /// RDMA: a window that is not free, or not bound, or a region that it cannot be bound to.
+    Window,
     /// RDMA: a datagram from a GID that the port does not have.
     SourceGid { index: u8 },
     /// RDMA: the peer refused, or did not answer.
@@ -90,6 +92,7 @@ impl Fault {
             Self::EmptyPointer { .. } | Self::FrameShort { .. } | Self::TsoPayload { .. } => Syndrome::LocalLength,
             Self::MessageLong { .. } | Self::AtomicLength { .. } => Syndrome::LocalLength,
             Self::Peer(syndrome) => syndrome,
+            Self::Window => Syndrome::MwBind,
             _ => Syndrome::LocalQpOperation,
         }
     }
@@ -128,6 +131,7 @@ impl Fault {
             Self::MessageLong { .. } => 0x50,
             Self::AtomicLength { .. } => 0x51,
             Self::SourceGid { .. } => 0x52,
+            Self::Window => 0x53,
             Self::Peer(_) => 0x58,
             Self::BadLuck => 0xbd,
             Self::RecordLate { .. } => 0x80,
@@ -194,6 +198,10 @@ impl fmt::Display for Fault {
             }
             Self::MessageLong { len, max } => write!(f, "a message of {len} bytes, where {max} are possible"),
             Self::AtomicLength { len } => write!(f, "an atomic into {len} bytes, where it has 8"),
+            Self::Window => f.write_str(
+                "a window that is not free to be bound, or not bound to be invalidated, or a region that it cannot be \
+                 bound to",
+            ),
             Self::SourceGid { index } => write!(f, "the port has no GID {index} to send from"),
             Self::Peer(syndrome) => f.write_str(match syndrome {
                 Syndrome::RemoteInvalidRequest => "the peer refused the request as impossible",

@@ -79,6 +79,12 @@ layouts! {
 
     struct DeregMr = ib_uverbs_dereg_mr { mr_handle: u32 }
 
+    struct AllocMw = ib_uverbs_alloc_mw { response: u64, pd_handle: u32, mw_type: u8, reserved: [u8; 3] }
+
+    struct AllocMwResp = ib_uverbs_alloc_mw_resp { mw_handle: u32, rkey: u32 }
+
+    struct DeallocMw = ib_uverbs_dealloc_mw { mw_handle: u32 }
+
     struct CreateCompChannel = ib_uverbs_create_comp_channel { response: u64 }
 
     struct CreateCompChannelResp = ib_uverbs_create_comp_channel_resp { fd: u32 }

@@ -126,6 +126,8 @@ const COMMANDS: &[Entry] = &[
     Entry::plain(8, DestroyAh::LEN, 0, false, Run::Within(ah::destroy_ah)),
     Entry::plain(9, RegMr::LEN, RegMrResp::LEN, true, Run::Within(pd::reg_mr)),
     Entry::plain(13, DeregMr::LEN, 0, false, Run::Within(pd::dereg_mr)),
+    Entry::plain(14, AllocMw::LEN, AllocMwResp::LEN, true, Run::Within(pd::alloc_mw)),
+    Entry::plain(16, DeallocMw::LEN, 0, false, Run::Within(pd::dealloc_mw)),
     Entry::plain(17, CreateCompChannel::LEN, CreateCompChannelResp::LEN, false, Run::Within(cq::create_comp_channel)),
     Entry::plain(18, CreateCq::LEN, CreateCqResp::LEN, true, Run::Within(cq::create_cq)),
     Entry::plain(20, DestroyCq::LEN, DestroyCqResp::LEN, false, Run::Within(cq::destroy_cq)),

@@ -202,6 +202,7 @@ const METHODS: &[Method] = &[
     ),
     destroy(6, 0, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Ah))], Of::Ah),
     destroy(7, 1, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Mr))], Of::Mr),
+    destroy(8, 0, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Mw))], Of::Mw),
     destroy(9, 0, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Flow))], Of::Flow),
     destroy(0xb, 0, &[Spec::wanted(DESTROYED, Kind::Handle(Of::Table))], Of::Table),
     method(

@@ -13,6 +13,8 @@ pub(in crate::uverbs) enum Kind {
     Pd,
     /// A memory region.
     Mr,
+    /// A memory window.
+    Mw,
     /// A completion queue.
     Cq,
     /// A queue pair.
@@ -34,8 +36,19 @@ pub(in crate::uverbs) enum Kind {
 impl Kind {
     /// All kinds, users before the objects that they use: the order in which a session is torn
     /// down.
-    pub(in crate::uverbs) const TEARDOWN: [Self; 10] =
-        [Self::Flow, Self::Qp, Self::Srq, Self::Ah, Self::Table, Self::Wq, Self::Cq, Self::Mr, Self::Pd, Self::Uar];
+    pub(in crate::uverbs) const TEARDOWN: [Self; 11] = [
+        Self::Flow,
+        Self::Qp,
+        Self::Srq,
+        Self::Ah,
+        Self::Table,
+        Self::Wq,
+        Self::Cq,
+        Self::Mw,
+        Self::Mr,
+        Self::Pd,
+        Self::Uar,
+    ];
 }
 
 /// One object.

@@ -1,9 +1,11 @@
-//! Protection domains and memory regions.
+//! Protection domains, memory regions, and windows to them.
 
 use super::handles::{Kind, Object};
 use crate::hca::{AccessFlags, Errno, MrRequest};
 use crate::uverbs::abi::mlx5;
-use crate::uverbs::abi::verbs::{AllocPd, AllocPdResp, DeallocPd, DeregMr, RegMr, RegMrResp};
+use crate::uverbs::abi::verbs::{
+    AllocMw, AllocMwResp, AllocPd, AllocPdResp, DeallocMw, DeallocPd, DeregMr, RegMr, RegMrResp,
+};
 use crate::uverbs::calls::memory::is_mapped;
 use crate::uverbs::calls::{Call, Reply};
 use crate::uverbs::context::Context;
@@ -80,5 +82,27 @@ fn locked_len(start: u64, len: u64) -> Result<u64, Errno> {
 /// Deregisters it.
 pub(crate) fn dereg_mr(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     context.destroy(Kind::Mr, call.request::<DeregMr>()?.mr_handle, kernel)?;
+    Ok(Reply::default())
+}
+
+/// IB_MW_TYPE_2: a WQE binds it.
+const TYPE_2: u8 = 2;
+
+/// Makes a memory window.
+pub(crate) fn alloc_mw(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+    let request: AllocMw = call.request()?;
+    if request.mw_type != TYPE_2 {
+        return refuse(libc::EOPNOTSUPP);
+    }
+    context.objects.room()?;
+    let pd = context.objects.nic(Kind::Pd, request.pd_handle)?;
+    let created = kernel.hca.alloc_window(pd)?;
+    let object = Object::new(Kind::Mw, created.handle, [request.pd_handle]);
+    Ok(Reply::core(&AllocMwResp { mw_handle: context.objects.add(object), rkey: created.rkey }))
+}
+
+/// Destroys it.
+pub(crate) fn dealloc_mw(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
+    context.destroy(Kind::Mw, call.request::<DeallocMw>()?.mw_handle, kernel)?;
     Ok(Reply::default())
 }

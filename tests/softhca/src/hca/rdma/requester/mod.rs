@@ -116,12 +116,18 @@ impl Requester {
     /// Takes the WQE in the scratch.
     pub(in crate::hca) fn post(&mut self, sq: &Sq, control: &Control, scratch: &Scratch, work: &Work<'_, '_>) {
         let len_max = if self.service == Service::Ud { self.limits.mtu } else { MESSAGE_LEN_MAX };
-        let rules =
-            Rules { service: self.service, len_max, read_max: self.limits.read_max, memory: work.memory, pd: self.pd };
+        let rules = Rules {
+            service: self.service,
+            len_max,
+            read_max: self.limits.read_max,
+            memory: &*work.memory,
+            pd: self.pd,
+        };
         let request = match control.opcode {
             opcode::NOP => {
                 Ok(Request { fault: None, psn_count: 0, ..Request::failed(sq.ci, *control, Fault::Opcode(0)) })
             }
+            opcode::UMR if self.service != Service::Ud => Request::parse_window(sq.ci, control, scratch, sq.number),
             _ => Request::parse(sq.ci, control, scratch, &rules),
         };
         match request {
@@ -137,7 +143,7 @@ impl Requester {
 
     fn push(&mut self, mut request: Request) {
         request.psn_first = self.psn_next;
-        if request.fault.is_none() && request.control.opcode != opcode::NOP {
+        if request.fault.is_none() && request.control.opcode != opcode::NOP && request.window.is_none() {
             request.psn_count = match request.is_atomic() {
                 true => 1,
                 false => (request.data.len.div_ceil(u64::from(self.limits.mtu.max(1))) as u32).max(1),
@@ -212,6 +218,10 @@ impl Requester {
             return None;
         }
         if self.psn_send == request.psn_first {
+            // What may name a window is sent when the window is changed.
+            if self.queue.range(..at).any(|before| before.window.is_some()) {
+                return None;
+            }
             let outstanding = self.queue.range(..at).filter(|before| before.is_answered()).count();
             if request.is_answered() && outstanding >= usize::from(self.limits.read_max)
                 || request.control.fence && outstanding > 0
@@ -301,7 +311,12 @@ impl Requester {
     /// those with a fault.
     fn end_front(&mut self, sq: &mut Sq, work: &mut Work<'_, '_>) -> usize {
         let mut ended = 0;
-        while let Some(front) = self.queue.front() {
+        while let Some(front) = self.queue.front_mut() {
+            if let Some(change) = front.window.take()
+                && work.memory.change_window(self.pd, sq.number, change).is_err()
+            {
+                front.fault = Some(Fault::Window);
+            }
             let is_sent = psn::distance(front.psn_end(), self.psn_send) >= 0;
             if let Some(fault) = front.fault {
                 self.fail(fault, sq, work);

@@ -57,8 +57,8 @@ impl Responder {
             Some(Message::Write { .. }) => return Err(Refusal::Invalid),
         };
         check_payload(incoming, terms.mtu)?;
-        if incoming.headers.invalidate.is_some() {
-            // Only memory windows and regions of the kernel can be invalidated, and there are none.
+        let invalidated = incoming.headers.invalidate;
+        if invalidated.is_some_and(|key| !work.memory.is_bound(terms.number, key)) {
             return Err(Refusal::Access);
         }
         if offset == 0 && self.message.is_none() {
@@ -68,6 +68,8 @@ impl Responder {
         let offset = offset + incoming.payload.len() as u64;
         self.message = Some(Message::Send { offset });
         if incoming.form.last {
+            // It is bound.
+            let _ = invalidated.map(|key| work.memory.invalidate(terms.number, key));
             self.complete(message(incoming, offset), terms, work);
         }
         Ok(())
@@ -93,7 +95,7 @@ impl Responder {
             return Err(Refusal::Invalid);
         }
         if offset == 0 && len > 0 {
-            let reached = work.memory.reach(terms.pd, rkey, address, len, Purpose::RemoteWrite);
+            let reached = work.memory.reach_remote(terms.domain(), rkey, (address, len), Purpose::RemoteWrite);
             reached.map_err(|_| Refusal::Access)?;
         }
         if incoming.headers.immediate.is_some() {
@@ -101,7 +103,7 @@ impl Responder {
         }
         if count > 0 {
             let at = address.wrapping_add(offset);
-            let reached = work.memory.reach(terms.pd, rkey, at, count, Purpose::RemoteWrite);
+            let reached = work.memory.reach_remote(terms.domain(), rkey, (at, count), Purpose::RemoteWrite);
             let place = reached.map_err(|_| Refusal::Access)?;
             work.environment.dma.write(place, incoming.payload).map_err(|_| Refusal::Local)?;
         }
@@ -121,7 +123,7 @@ impl Responder {
             return Err(Refusal::Invalid);
         }
         if len > 0 {
-            let reached = work.memory.reach(terms.pd, rkey, address, len, Purpose::RemoteRead);
+            let reached = work.memory.reach_remote(terms.domain(), rkey, (address, len), Purpose::RemoteRead);
             reached.map_err(|_| Refusal::Access)?;
         }
         let number = self.psn;
@@ -145,7 +147,7 @@ impl Responder {
         if !is_possible || !atomic.address.is_multiple_of(8) {
             return Err(Refusal::Invalid);
         }
-        let reached = work.memory.reach(terms.pd, atomic.rkey, atomic.address, 8, Purpose::RemoteAtomic);
+        let reached = work.memory.reach_remote(terms.domain(), atomic.rkey, (atomic.address, 8), Purpose::RemoteAtomic);
         let place = reached.map_err(|_| Refusal::Access)?;
         let dma = work.environment.dma;
         let mut value = [0; 8];

@@ -82,6 +82,13 @@ pub(super) struct Terms {
     pub(super) is_patient: bool,
 }
 
+impl Terms {
+    /// The domain, and the number for whose peer windows are bound.
+    fn domain(&self) -> (u32, u32) {
+        (self.pd, self.number)
+    }
+}
+
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {

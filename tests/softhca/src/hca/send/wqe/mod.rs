@@ -35,6 +35,8 @@ pub(in crate::hca) mod opcode {
     pub(crate) const READ: u8 = 0x10;
     pub(crate) const COMPARE_SWAP: u8 = 0x11;
     pub(crate) const FETCH_ADD: u8 = 0x12;
+    /// Changes a memory window.
+    pub(crate) const UMR: u8 = 0x25;
     pub(crate) const MULTI_PACKET: u8 = 0x29;
 }
 
