@@ -1,7 +1,7 @@
 //! Two RoCE devices in virtual time, over a wire that loses, doubles, delays, reorders and damages
 //! frames, while memory and queue pairs go away under traffic; all drawn from a seed: reliable and
-//! unreliable connections, datagrams, receives of a connection or of all of an end, and in a seventh
-//! of the seeds windows instead of regions, which the last message of a peer invalidates.
+//! unreliable connections, datagrams, receives of a connection or of all of an end, and in a
+//! seventh of the seeds windows instead of regions, which the last message of a peer invalidates.
 //!
 //! ```text
 //!  seed ─▶ World: two ends, some connections, a wire

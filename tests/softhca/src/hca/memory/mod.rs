@@ -1,5 +1,5 @@
-//! The driver's memory as the NIC sees it: the regions that keys in WQEs refer to (`mr`), windows to them for
-//! peers (`mw`), and the pages with doorbell registers (`uar`).
+//! The driver's memory as the NIC sees it: the regions that keys in WQEs refer to (`mr`), windows
+//! to them for peers (`mw`), and the pages with doorbell registers (`uar`).
 
 mod mr;
 mod mw;

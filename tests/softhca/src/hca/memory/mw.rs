@@ -1,6 +1,6 @@
 //! Memory windows of type 2: keys by which the peer of one queue pair reaches a part of a region
-//! (InfiniBand Architecture Specification, volume 1, 10.6.7). A WQE binds a window that is free, and
-//! a WQE of ours or a SEND of the peer frees it again.
+//! (InfiniBand Architecture Specification, volume 1, 10.6.7). A WQE binds a window that is free,
+//! and a WQE of ours or a SEND of the peer frees it again.
 
 use super::mr::{INDEX_FIRST, Memory, Purpose, REGIONS_MAX, Region, Unreachable};
 use crate::hca::Hca;
@@ -45,8 +45,8 @@ pub(in crate::hca) struct Binding {
 pub(in crate::hca) struct WindowError;
 
 impl Memory {
-    /// Where `len` bytes at `address` of a key that the peer of `qp` names lie: of a region, or of a
-    /// window that is bound for it.
+    /// Where `len` bytes at `address` of a key that the peer of `qp` names lie: of a region, or of
+    /// a window that is bound for it.
     pub(in crate::hca) fn reach_remote(
         &self,
         (pd, qp): (u32, u32),
