@@ -12,7 +12,7 @@ use wirepath::time::Instant;
 
 use super::counters::Rows;
 use super::long_frames::LongFrames;
-use super::path::{largest_mtu, resolve};
+use super::path::{largest_mtu, link_between, resolve};
 use super::prefetch::{Lookahead, QPS_MIN};
 use crate::cm::{CmConfig, Manager};
 use crate::roce::{Device, DeviceConfig, Mtu};
@@ -22,6 +22,8 @@ use crate::wire::icrc::Network;
 /// Frames that leave in one turn: a queue pair with much to send must not keep the worker from
 /// what arrives.
 const FRAMES_PER_TURN: usize = 64;
+/// Queue pairs and address handles of one turn that follow a change of the host.
+const PLACES_PER_TURN: u32 = 16;
 
 /// What a port is subscribed to for RoCEv2: datagrams to UDP port 4791 of any address of ours.
 pub fn subscription() -> Subscription {
@@ -59,6 +61,11 @@ pub struct RoceNode {
     ahead: Option<Box<Lookahead>>,
     /// Where the port's buffers are shorter than its frames.
     long_frames: Option<LongFrames>,
+    /// The host's changes that were seen, and whether it had a link then.
+    host_changes: u64,
+    has_link: bool,
+    /// The next place of the device that follows the last change.
+    next_place: u32,
 }
 
 /// What the node counted beside its device.
@@ -84,7 +91,19 @@ impl RoceNode {
         let device = Device::new(config);
         let (mtu, counters) = (config.mtu, NodeCounters::default());
         let ahead = (config.qps >= QPS_MIN).then(|| Box::new(Lookahead::NONE));
-        Self { device, mtu, consumer: ConsumerId(0), counters, rows: None, manager: None, ahead, long_frames: None }
+        Self {
+            device,
+            mtu,
+            consumer: ConsumerId(0),
+            counters,
+            rows: None,
+            manager: None,
+            ahead,
+            long_frames: None,
+            host_changes: 0,
+            has_link: true,
+            next_place: u32::MAX,
+        }
     }
 
     /// Takes the datagrams of another consumer.
@@ -146,6 +165,31 @@ impl RoceNode {
     /// What was counted.
     pub fn counters(&self) -> NodeCounters {
         self.counters
+    }
+
+    /// Follows the host: the state of its link by an event, and MAC addresses by the paths of queue
+    /// pairs and address handles, some a turn.
+    #[inline]
+    fn follow(&mut self, cx: &Cx<'_>) {
+        if cx.host.changes() != self.host_changes {
+            (self.host_changes, self.next_place) = (cx.host.changes(), 0);
+            if cx.host.is_up() != self.has_link {
+                self.has_link = cx.host.is_up();
+                self.device.note_link(self.has_link);
+            }
+        }
+        if self.next_place < self.device.link_places() {
+            self.refresh_links(cx);
+        }
+    }
+
+    #[cold]
+    fn refresh_links(&mut self, cx: &Cx<'_>) {
+        let end = self.device.link_places().min(self.next_place + PLACES_PER_TURN);
+        for place in self.next_place..end {
+            self.device.refresh_link(place, |addresses| link_between(addresses, cx));
+        }
+        self.next_place = end;
     }
 
     /// Posts the frames that are due, as many as the ring has room for.
@@ -230,6 +274,7 @@ impl App for RoceNode {
             )
             .into());
         }
+        (self.host_changes, self.has_link) = (cx.host.changes(), cx.host.is_up());
         let mbuf = cx.pool.alloc().ok_or("the pool of the port has no buffer")?;
         let (room, frame_len_max) = (mbuf.tailroom(), self.device.frame_len_max());
         mbuf.free();
@@ -239,6 +284,7 @@ impl App for RoceNode {
 
     #[inline]
     fn tick(&mut self, cx: &mut Cx<'_>) {
+        self.follow(cx);
         if self.device.next_timer().is_some_and(|at| at <= cx.now.as_nanos()) {
             self.device.on_timer(cx.now.as_nanos());
         }
@@ -258,7 +304,8 @@ impl App for RoceNode {
     }
 
     fn next_deadline(&self, cx: &Cx<'_>) -> Instant {
-        if self.device.is_due() {
+        let is_behind = cx.host.changes() != self.host_changes || self.next_place < self.device.link_places();
+        if self.device.is_due() || is_behind {
             return cx.now;
         }
         let timer = |at: Option<u64>| at.map_or(Instant::MAX, Instant::from_nanos);

@@ -44,8 +44,8 @@ pub enum PathError {
 }
 
 impl RoceNode {
-    /// The way to `destination` from now on: neighbors that are not known are requested. A path
-    /// does not follow its neighbor: where the MAC address changes, connect again.
+    /// The way to `destination`: neighbors that are not known are requested. Queue pairs and address
+    /// handles follow their neighbors: where a MAC address changes, their next packets go there.
     ///
     /// # Errors
     /// [`PathError`].
@@ -75,6 +75,14 @@ pub(super) fn path_to(destination: Ipv4Addr, cx: &mut Cx<'_>) -> Result<PathStat
     };
     let link = Link { destination: mac.0, source: cx.host.mac().0, vlan };
     Ok(PathState::Known(Path::new(link, Addresses::Ipv4 { source, destination })))
+}
+
+/// The Ethernet header of the way between two addresses, where its neighbor is known: that of a
+/// path follows it. Asks nobody.
+pub(super) fn link_between(addresses: Addresses, cx: &Cx<'_>) -> Option<Link> {
+    let Addresses::Ipv4 { destination, .. } = addresses else { return None };
+    let Resolution::Station { mac, .. } = cx.host.resolve(destination, cx.now) else { return None };
+    Some(Link { destination: mac.0, source: cx.host.mac().0, vlan: None })
 }
 
 /// The way between two addresses, for the connection manager.

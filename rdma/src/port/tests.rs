@@ -5,6 +5,8 @@ use core::net::Ipv4Addr;
 use wirepath::device::memory::{MemoryConfig, MemoryDevice, pair};
 use wirepath::pipeline::App;
 use wirepath::port::{EmbeddedPort, Port};
+use wirepath::proto::HostEvent;
+use wirepath::wire::MacAddr;
 
 use super::{PathError, PathState, RoceNode, subscription};
 use crate::provider::Provider;
@@ -116,6 +118,47 @@ fn answer_leaves_in_the_turn_of_its_request() {
     far.port.poll();
     near.port.poll();
     assert!(near.port.app_mut().device_mut().poll_cq(near.cq).is_some(), "a turn each is enough");
+}
+
+/// The neighbor has another MAC address from now on, as the host knows it.
+fn move_neighbor(end: &mut End, address: Ipv4Addr, mac: [u8; 6]) {
+    let mac = MacAddr(mac);
+    end.port.with_app(|_, cx| cx.host.apply(HostEvent::NeighborSet { address, mac })).unwrap();
+}
+
+#[test]
+fn queue_pair_follows_its_peer_to_another_mac_address() {
+    let ([mut near, mut far], paths) = ends();
+    near.connect(paths[0], &far);
+    far.connect(paths[1], &near);
+    // Nobody has this one.
+    move_neighbor(&mut near, PEER, [2, 9, 9, 9, 9, 9]);
+    let remote = Remote { address: far.mr.address, rkey: far.mr.key };
+    let request = SendRequest::new(1, SendOperation::Write(remote), Data::Inline(b"tick"));
+    near.port.poll();
+    near.port.app_mut().device_mut().post_send(near.qp, &request).unwrap();
+    near.port.poll();
+    far.port.poll();
+    assert_eq!(far.port.app().device().counters().packets_rx, 0, "it went to the other");
+    move_neighbor(&mut near, PEER, paths[0].link.destination);
+    near.port.poll();
+    near.port.app_mut().device_mut().post_send(near.qp, &request).unwrap();
+    near.port.poll();
+    far.port.poll();
+    assert_eq!(far.port.app().device().counters().packets_rx, 1);
+}
+
+#[test]
+fn link_of_the_port_is_an_event_of_its_device() {
+    let ([mut near, _], _) = ends();
+    let set_link = |end: &mut End, is_up| end.port.with_app(|_, cx| cx.host.apply(HostEvent::Link { is_up })).unwrap();
+    for (is_up, event) in [(false, Event::PortError), (true, Event::PortActive)] {
+        set_link(&mut near, is_up);
+        near.port.poll();
+        near.port.poll();
+        let device = near.port.app_mut().device_mut();
+        assert_eq!((device.next_event(), device.next_event()), (Some(event), None));
+    }
 }
 
 #[test]

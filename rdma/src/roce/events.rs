@@ -26,9 +26,9 @@ pub enum Event {
     LastWqeReached(QpHandle),
     /// A shared receive queue of a NIC has failed.
     SrqError(SrqHandle),
-    /// The port of a NIC has a link.
+    /// The port has a link.
     PortActive,
-    /// The port of a NIC has lost its link.
+    /// The port has lost its link.
     PortError,
     /// A NIC is gone, or has to be reset.
     DeviceFatal,

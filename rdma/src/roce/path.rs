@@ -163,6 +163,31 @@ impl Template {
         other
     }
 
+    /// From where to where.
+    #[cold]
+    pub(super) fn addresses(&self) -> Addresses {
+        let ip = &self.bytes[usize::from(self.link_len)..];
+        let [source, destination] = [8, 24].map(|at| Ipv6Addr::from(*array::<16>(ip, at)));
+        match self.kind {
+            Kind::Ipv4 => {
+                let [source, destination] = [12, 16].map(|at| Ipv4Addr::from(*array::<4>(ip, at)));
+                Addresses::Ipv4 { source, destination }
+            }
+            Kind::Ipv6 => Addresses::Ipv6 { source, destination },
+            Kind::Grh => Addresses::Grh { source, destination },
+        }
+    }
+
+    /// Goes by other MAC addresses from now on; true if they are others. A tag of a VLAN is not
+    /// followed: it would make other headers.
+    #[cold]
+    pub(super) fn set_link(&mut self, link: &Link) -> bool {
+        let macs = [link.destination, link.source];
+        let has_changed = *macs.as_flattened() != self.bytes[..12];
+        self.bytes[..12].copy_from_slice(macs.as_flattened());
+        has_changed
+    }
+
     /// Writes the headers, and returns their length: the place of the BTH. The rest of the longest
     /// headers is written too, because a length that the compiler knows takes a few instructions.
     #[inline]

@@ -2,6 +2,7 @@
 
 mod datagrams;
 mod gsi;
+mod links;
 mod objects;
 mod srq;
 

@@ -207,6 +207,11 @@ impl Qp {
         self.settings.pkey
     }
 
+    /// The headers of its path; `None` of one of datagrams, or without a peer.
+    pub(super) fn template_mut(&mut self) -> Option<&mut Template> {
+        self.template.as_mut()
+    }
+
     #[inline]
     pub(super) fn is_of_peer(&self, network: Network<'_>) -> bool {
         let is_peer = |template: &Template| template.is_of_peer(network);
