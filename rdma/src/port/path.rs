@@ -44,8 +44,9 @@ pub enum PathError {
 }
 
 impl RoceNode {
-    /// The way to `destination`: neighbors that are not known are requested. Queue pairs and address
-    /// handles follow their neighbors: where a MAC address changes, their next packets go there.
+    /// The way to `destination`: neighbors that are not known are requested. Queue pairs and
+    /// address handles follow their neighbors: where a MAC address changes, their next packets go
+    /// there.
     ///
     /// # Errors
     /// [`PathError`].
