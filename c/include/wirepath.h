@@ -232,8 +232,14 @@ WP_API int64_t wp_now(wp_stack stack);
  * A subscription steers frames to the stack instead of the kernel, until it is removed. System
  * calls, not hot: some milliseconds on an interface. Each event has the `tag`.
  *
- * All return WP_E_REFUSED: the address is in use, is not ours, is subscribed to already, or the NIC
- * or the kernel refuses the rule. WP_E_ARGUMENT: also port 0. */
+ * All return WP_E_REFUSED: the address is not ours, is subscribed to already by this stack or by
+ * another one of wirepath on the interface, or the NIC or the kernel refuses the rule.
+ * WP_E_ARGUMENT: also port 0.
+ *
+ * The kernel's sockets are not asked: on an interface that is shared with the kernel, a port that a
+ * program of the kernel has as well is the stack's while the subscription lives, and that program
+ * gets what comes by other interfaces alone. Choose ports that nobody else has; to reserve one
+ * against the kernel's programs, bind a socket of the kernel to it, and leave it unread. */
 
 /* Datagrams to a local address; INADDR_ANY is all addresses that the interface had at wp_open. */
 WP_API int wp_udp_bind(wp_stack stack, const struct sockaddr_in *local, uint32_t tag, wp_sub *sub);
@@ -341,8 +347,8 @@ struct wp_tcp_options {
  * interface that is shared with the kernel requires a local port: the peer's segments to it are
  * steered here until the connection has ended, TIME-WAIT included.
  *
- * WP_E_ARGUMENT: no local port there, an option out of range. WP_E_REFUSED: the port is in use, or in
- * TIME-WAIT. WP_E_UNREACHABLE. WP_E_LIMIT: wp_options.connections. WP_E_STATE: the stack was opened without
+ * WP_E_ARGUMENT: no local port there, an option out of range. WP_E_REFUSED: the stack has such a
+ * connection, or one in TIME-WAIT; as above, the kernel's sockets are not asked. WP_E_UNREACHABLE. WP_E_LIMIT: wp_options.connections. WP_E_STATE: the stack was opened without
  * TCP. */
 WP_API int wp_tcp_connect(wp_stack stack, const struct sockaddr_in *local, const struct sockaddr_in *remote,
                           const wp_tcp_options *options, uint32_t tag, wp_conn *conn);

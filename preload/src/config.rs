@@ -41,6 +41,10 @@ const GATEWAY: &str = "WIREPATH_GATEWAY";
 pub(crate) const OPENED: &str = "WIREPATH_OPENED";
 /// How many engines there are, for the threads that open sockets.
 const ENGINES: &str = "WIREPATH_ENGINES";
+/// The connections that each engine has room for, and the packet buffers in which bytes of
+/// connections wait; an eighth as many are for datagrams.
+const CONNECTIONS: &str = "WIREPATH_CONNECTIONS";
+const BUFFERS: &str = "WIREPATH_BUFFERS";
 /// The cores of the library's own threads.
 const HELPER_CPUS: &str = "WIREPATH_HELPER_CPUS";
 /// 1: the NIC stamps frames, for `SO_TIMESTAMPING`.
@@ -69,6 +73,9 @@ pub(crate) struct Config {
     gather_ns: u64,
     /// How many engines there are.
     engines: usize,
+    /// The connections and the buffers of each.
+    pub(crate) connections: usize,
+    pub(crate) buffers: usize,
 }
 
 /// The reaction where sockets cannot be offloaded.
@@ -237,12 +244,6 @@ pub(crate) fn has_opened() -> bool {
     env::var_os(OPENED).is_some()
 }
 
-/// The connections that the environment of a test leaves room for.
-pub(crate) fn connections_in_tests() -> Option<usize> {
-    let asked = env::var("WIREPATH_TEST_CONNECTIONS").ok().filter(|_| cfg!(feature = "testing"))?;
-    asked.parse().ok()
-}
-
 fn read() -> Option<Config> {
     if sys::is_privileged() {
         return None;
@@ -332,6 +333,8 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
         spin,
         gather_ns,
         engines,
+        connections: number(CONNECTIONS, 1..=CONNECTIONS_MAX)?.unwrap_or(DEFAULT_CONNECTIONS),
+        buffers: number(BUFFERS, BUFFERS_MIN..=BUFFERS_MAX)?.unwrap_or(DEFAULT_BUFFERS),
     })
 }
 
@@ -386,9 +389,26 @@ fn microseconds(name: &str, max: u64) -> Result<Option<u64>, String> {
     }
 }
 
+/// A count that a variable sets.
+fn number(name: &str, range: RangeInclusive<usize>) -> Result<Option<usize>, String> {
+    let Some(text) = variable(name) else { return Ok(None) };
+    let count = text.parse().ok().filter(|count| range.contains(count));
+    let (least, most) = (range.start(), range.end());
+    count.map(Some).ok_or_else(|| format!("{name} is {text:?}: set it to a number from {least} to {most}"))
+}
+
+/// Room for 16,384 connections and 64 MiB of their bytes takes some 80 MiB of packet buffers.
+const DEFAULT_CONNECTIONS: usize = 16_384;
+const DEFAULT_BUFFERS: usize = 32_768;
+/// A million connections, and 2 GiB of their bytes.
+const CONNECTIONS_MAX: usize = 1 << 20;
+const BUFFERS_MAX: usize = 1 << 20;
+/// Fewer would be less than one connection fills.
+const BUFFERS_MIN: usize = 512;
+
 /// A variable with our prefix that nothing reads: a misspelled one would have no effect.
 fn unknown_variable() -> Option<String> {
-    const KNOWN: [&str; 16] = [
+    const KNOWN: [&str; 18] = [
         INTERFACE,
         BROKER,
         RULES,
@@ -399,6 +419,8 @@ fn unknown_variable() -> Option<String> {
         APPLICATION_ID,
         ADDRESS,
         GATEWAY,
+        CONNECTIONS,
+        BUFFERS,
         HELPER_CPUS,
         TIMESTAMPS,
         XDP_MODE,

@@ -17,6 +17,8 @@ pub(crate) enum Scarce {
     Connections,
     /// Packet buffers.
     Buffers,
+    /// Room for listeners, and for the rules that bring their frames.
+    Listeners,
 }
 
 /// Says what the error of a call shows to have run out, if anything. The call has made a socket, or
@@ -49,12 +51,18 @@ impl Scarce {
             }
             Self::Connections => {
                 "there is no room for another connection: connect fails with ENOBUFS, and peers that call get no \
-                 answer, until one has ended; leave some to the kernel by rules"
+                 answer, until one has ended; give the program more (--connections, WIREPATH_CONNECTIONS), or leave some \
+                 to the kernel by rules"
+            }
+            Self::Listeners => {
+                "there is no room for another listener, or none in the NIC for its rule: listen fails with ENOBUFS; give \
+                 the program more connections, of which each 64 have room for a listener (--connections, \
+                 WIREPATH_CONNECTIONS), or leave some listeners to the kernel by rules"
             }
             Self::Buffers => {
                 "all packet buffers are taken: frames are lost, and bytes wait to be sent, until some are free \
-                 (pool/exhausted in `wirepath stats`); have the program read what waits in its sockets, or give them \
-                 less room (SO_RCVBUF, SO_SNDBUF)"
+                 (pool/exhausted in `wirepath stats`); have the program read what waits in its sockets, give it more \
+                 buffers (--buffers, WIREPATH_BUFFERS), or its sockets less room (SO_RCVBUF, SO_SNDBUF)"
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::steering::Steering;
 use crate::table::Sockets;
 use crate::wall::SystemWall;
 
-/// Packet buffers that may wait in sockets.
+/// Packet buffers that may wait in sockets, beside those of TCP.
 const BUFFERS: usize = 4_096;
 /// One worker's counters, some 300 of them, and histograms: a quarter of what a block has by
 /// default, because there may be many programs.
@@ -47,6 +47,15 @@ impl Stack {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_with(config: &LiveConfig, sockets_max: usize) -> wirepath::Result<Self> {
+        Self::open_sized(config, sockets_max, BUFFERS)
+    }
+
+    /// As [`open_with`](Self::open_with), with a number of packet buffers that may wait in sockets
+    /// (4,096 without it), beside those of TCP (`TcpConfig::chunks_max`).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_sized(config: &LiveConfig, sockets_max: usize, buffers: usize) -> wirepath::Result<Self> {
         // The clock measures its rate meanwhile.
         let clock = thread::Builder::new().name("wirepath-clock".into()).spawn(SystemClock::start);
         let block = Arc::new(Block::create_in(&default_directory(), &config.app, COUNTERS)?);
@@ -60,7 +69,7 @@ impl Stack {
         sockets.follow_wall(SystemWall::beside(clock.clone()));
         sockets.count_in(&scope);
         sockets.follow_system(System::of(config.port.interface()));
-        let worker = queue.builder().held(BUFFERS).build(sockets, &scope)?;
+        let worker = queue.builder().held(buffers).build(sockets, &scope)?;
         let stack = Self::over(worker, clock);
         stack.when_asleep(SPINS, sleep);
         // The queue receives from its first turn on, so that frames for a bound socket come to us

@@ -47,6 +47,14 @@ pub(crate) fn record_accepted_by_kernel(listener: c_int, fd: c_int, flags: c_int
 /// connection by our interface that the kernel accepted earlier would be reset when an engine
 /// begins.
 pub(crate) fn listen(file: FileId, backlog: c_int) -> Result<(), Errno> {
+    let done = listen_on_all(file, backlog);
+    if done == Err(Errno::ENOBUFS) {
+        scarce::Scarce::Listeners.say();
+    }
+    done
+}
+
+fn listen_on_all(file: FileId, backlog: c_int) -> Result<(), Errno> {
     let mut engine = engine::enter(file);
     let twin = engine.files.twin(file)?;
     let socket = engine.files.socket(file)?;

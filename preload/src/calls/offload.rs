@@ -22,11 +22,13 @@ use crate::engine::table::FileId;
 use crate::engine::{self, Engine, State, sets, thread};
 use crate::{config, sys};
 
-/// Sockets that may be open at one time.
+/// Sockets that may be open at one time, and more where there are many connections.
 const SOCKETS_MAX: usize = 65_536;
-/// Connections, and chunks of their unacknowledged data.
-const CONNECTIONS_MAX: usize = 16_384;
-const CHUNKS_MAX: usize = 32_768;
+/// Connections for each listener that there is room for, and the fewest listeners.
+const CONNECTIONS_PER_LISTENER: usize = 64;
+const LISTENERS_MIN: usize = 256;
+/// TCP's buffers for each one in which a datagram may wait.
+const BUFFERS_PER_HELD: usize = 8;
 
 /// Whether to offload a socket at `local`, with the peer `remote` if it has one. The reason is
 /// stored for the listing.
@@ -339,10 +341,11 @@ const GENERATIONS: u32 = 1 << 24;
 
 fn open_stack(config: &config::Config) -> Result<Stack, OpenError> {
     engine::panic_in_tests("open");
+    let (connections_max, buffers) = (config.connections, config.buffers);
     let tcp = TcpConfig {
-        connections_max: config::connections_in_tests().unwrap_or(CONNECTIONS_MAX),
-        chunks_max: CHUNKS_MAX,
-        listeners_max: 256,
+        connections_max,
+        chunks_max: buffers,
+        listeners_max: (connections_max / CONNECTIONS_PER_LISTENER).max(LISTENERS_MIN),
         ..TcpConfig::default()
     };
     let live = LiveConfig::over(config.port.clone()).named(&file_name(&config.program)).tcp_with(tcp);
@@ -350,7 +353,7 @@ fn open_stack(config: &config::Config) -> Result<Stack, OpenError> {
         Some(host) => live.dedicated(host.clone()),
         None => live,
     };
-    let stack = Stack::open_with(&live, SOCKETS_MAX)?;
+    let stack = Stack::open_sized(&live, SOCKETS_MAX.max(2 * connections_max), buffers / BUFFERS_PER_HELD)?;
     let is_lent = matches!(config.port, PortConfig::AfXdp(_));
     if config::engines() > 1 && is_lent && !stack.with_sockets(|sockets| sockets.is_forwarded()) {
         return Err("the broker lends queues of the NIC, which spreads frames over them by a hash, and an engine for \

@@ -37,6 +37,10 @@ const SPIN_US_MAX: i64 = 10_000_000;
 /// The longest time that answers wait for others: more than a server computes between two.
 const GATHER_US_MAX: i64 = 1_000_000;
 
+/// The most connections and buffers of an engine, and the fewest buffers.
+const COUNT_MAX: i64 = 1 << 20;
+const BUFFERS_MIN: i64 = 512;
+
 /// The variable that the preloaded library reads.
 const INTERFACE: &str = "WIREPATH_INTERFACE";
 const BROKER: &str = "WIREPATH_BROKER";
@@ -45,6 +49,8 @@ const POLICY: &str = "WIREPATH_POLICY";
 const SPIN_US: &str = "WIREPATH_SPIN_US";
 const GATHER_US: &str = "WIREPATH_GATHER_US";
 const ENGINES: &str = "WIREPATH_ENGINES";
+const CONNECTIONS: &str = "WIREPATH_CONNECTIONS";
+const BUFFERS: &str = "WIREPATH_BUFFERS";
 const HELPER_CPUS: &str = "WIREPATH_HELPER_CPUS";
 const TIMESTAMPS: &str = "WIREPATH_TIMESTAMPS";
 const XDP_MODE: &str = "WIREPATH_XDP_MODE";
@@ -100,6 +106,13 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["address", "gather"])]
     #[arg(value_parser = clap::value_parser!(i64).range(1..=ENGINES_MAX as i64))]
     engines: Option<i64>,
+    /// Connections that each engine has room for, 16,384 by default
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i64).range(1..=COUNT_MAX))]
+    connections: Option<i64>,
+    /// Packet buffers in which bytes of connections wait, of each engine, 32,768 by default, with
+    /// an eighth as many for datagrams; each has 2 KiB
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i64).range(BUFFERS_MIN..=COUNT_MAX))]
+    buffers: Option<i64>,
     /// Cores of the library's own threads, such as 0-1,4, and of a broker that this starts; by
     /// default those that the program begins on
     #[arg(long, value_name = "CORES", value_parser = cores)]
@@ -297,6 +310,8 @@ impl RunOptions {
         settings.extend(own.map(|address| (ADDRESS, address.into())));
         settings.extend(self.gateway.map(|router| (GATEWAY, router.to_string().into())));
         settings.extend(rules.iter().map(|path| (RULES, path.into())));
+        settings.extend(self.connections.map(|count| (CONNECTIONS, count.to_string().into())));
+        settings.extend(self.buffers.map(|count| (BUFFERS, count.to_string().into())));
         settings.extend(self.helper_cpus.as_ref().map(|cores| (HELPER_CPUS, cores.to_string().into())));
         settings.extend(self.timestamps.then(|| (TIMESTAMPS, "1".into())));
         settings.extend(self.xdp_mode.map(|mode| (XDP_MODE, mode.as_str().into())));

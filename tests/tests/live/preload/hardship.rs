@@ -203,7 +203,7 @@ fn listener_without_room_for_a_connection_says_so_once() {
     );
     let said = folder.path().join("said");
     let line = format!("exec python3 -c \"$0\" 2> {}", said.display());
-    let program = start(&wire, "env", &["WIREPATH_TEST_CONNECTIONS=1", "sh", "-c", &line, &body]);
+    let program = start(&wire, "env", &["WIREPATH_CONNECTIONS=1", "sh", "-c", &line, &body]);
     wait_until("the program listens", || is_listening(&wire.near, 7_100));
     let kept = call(&wire.far, 7_100).unwrap();
     let refused = std::thread::scope(|scope| {
@@ -214,6 +214,53 @@ fn listener_without_room_for_a_connection_says_so_once() {
     assert!(refused.is_err(), "there was room for one");
     assert_eq!(lines_with(NO_ROOM, &std::fs::read_to_string(&said).unwrap()).0, 1);
     drop((kept, program));
+}
+
+/// Fills sixteen connections whose peer reads nothing, and then listens at 300 ports.
+const FILLS: &str = "\
+theirs, all = sys.argv[1], []
+def fill():
+    made = socket.create_connection((theirs, 7003))
+    made.setblocking(False)
+    all.append(made)
+    sent = 0
+    while True:
+        try: sent += made.send(bytes(1 << 16))
+        except BlockingIOError: return sent
+sent = sum(fill() for each in range(16))
+print('much' if sent > 4 << 20 else 'little', flush=True)
+def listens(port):
+    made = socket.socket(); all.append(made)
+    made.bind(('0.0.0.0', port))
+    made.listen()
+if sys.argv[2] == 'listen': tells('listen', lambda: [listens(port) for port in range(20000, 20300)] and 300)
+import time
+time.sleep(1.5)
+";
+
+#[test]
+fn limits_are_those_that_the_user_names_and_each_is_said_when_it_is_reached() {
+    const NO_BUFFER: &str = "wirepath: all packet buffers are taken";
+    const NO_LISTENER: &str = "wirepath: there is no room for another listener";
+    let test = "limits_are_those_that_the_user_names_and_each_is_said_when_it_is_reached";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let _silent = wire.far.run(|| TcpListener::bind((THEIRS, 7_003)).unwrap());
+    let (body, theirs) = (python(FILLS), THEIRS.to_string());
+    let fill = |settings: &[&str], what| {
+        let line = [settings, &["python3", "-c", &body, &theirs, what]].concat();
+        said(&run(&wire, "env", &line))
+    };
+    let fresh = fill(&[], "listen");
+    assert!(fresh.starts_with("much\n") && fresh.contains("listen ENOBUFS\n"), "{fresh}");
+    assert_eq!((lines_with(NO_LISTENER, &fresh).0, lines_with(NO_BUFFER, &fresh).0), (1, 0), "{fresh}");
+    let few = fill(&["WIREPATH_BUFFERS=512"], "send");
+    assert!(few.contains("little\n"), "{few}");
+    let many = fill(&["WIREPATH_CONNECTIONS=20000"], "listen");
+    assert!(many.contains("listen 300\n"), "{many}");
+    for wrong in ["WIREPATH_BUFFERS=511", "WIREPATH_CONNECTIONS=0", "WIREPATH_CONNECTIONS=x"] {
+        let said = fill(&[wrong, "WIREPATH_POLICY=refuse"], "send");
+        assert!(said.contains("set it to a number from "), "{wrong}: {said}");
+    }
 }
 
 fn rules(folder: &Path, role: &str) -> String {
@@ -239,7 +286,7 @@ fn connect_of_both_goes_to_the_kernel_where_ours_has_no_room() {
     let theirs = THEIRS.to_string();
     let play = |role: &str| {
         let rules = rules(folder.path(), role);
-        said(&run(&wire, "env", &[&rules, "WIREPATH_TEST_CONNECTIONS=1", "python3", "-c", &body, &theirs]))
+        said(&run(&wire, "env", &[&rules, "WIREPATH_CONNECTIONS=1", "python3", "-c", &body, &theirs]))
     };
     let offloaded = play("offload");
     assert!(offloaded.starts_with("connect b'echo'\nconnect E"), "{offloaded}");
