@@ -61,6 +61,7 @@ fn wide() -> Box<Limits> {
     limits.instruments.fill(InstrumentLimits {
         qty_max: 10_000,
         collar_bps: 500,
+        spread_max_bps: 1_000,
         notional_max: i64::MAX,
         long_max: i64::MAX,
         short_max: i64::MAX,
@@ -95,7 +96,7 @@ fn check_one(gate: &mut RiskGate, slot: u64, count: u64) -> u64 {
         strategy: StrategyIdx(0),
     };
     let now_ns = 1_000 * (1 + count);
-    let market = Market { reference: Some(PRICE), is_stale: false, heard_ns: now_ns };
+    let market = Market { reference: Some(PRICE), is_stale: false, heard_ns: now_ns, ..Market::default() };
     let checked = gate.check_new(slot as usize, black_box(&order), black_box(&market), now_ns);
     assert!(checked.is_ok(), "{checked:?}");
     now_ns

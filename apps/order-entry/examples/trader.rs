@@ -72,7 +72,8 @@ impl App for Trader {
         let Some((book, top)) = books.find(WIRE.0).map(|book| (book, books.top(book))) else { return };
         let is_free = is_heard && orders.orders().live_count() == 0 && orders.risk().position(WIRE.1) < Some(1_000);
         if is_free && top.ask_qty > 0 && top.ask_px < Price::from_cents(1_000) {
-            let market = Market { reference: Some(top.ask_px), is_stale: books.is_stale(book), heard_ns };
+            let market =
+                Market { reference: Some(top.ask_px), is_stale: books.is_stale(book), heard_ns, ..Market::default() };
             self.buy(top.ask_px, &market, cx);
         }
     }

@@ -16,6 +16,7 @@ fn limits() -> Box<Limits> {
     limits.instruments[0] = InstrumentLimits {
         qty_max: 1_000,
         collar_bps: 100,
+        spread_max_bps: 1_000,
         notional_max: i64::MAX,
         long_max: i64::MAX,
         short_max: i64::MAX,
@@ -34,7 +35,7 @@ fn order_from_check_to_end_allocates_nothing() {
     gate.arm();
     let (instrument, route, price) = (InstrumentIdx(0), Route::default(), Price(1_000_000));
     let order = NewOrder::limit(instrument, Side::Buy, 100, price);
-    let market = Market { reference: Some(price), is_stale: false, heard_ns: 0 };
+    let market = Market { reference: Some(price), is_stale: false, heard_ns: 0, ..Market::default() };
     let before = allocations::count();
     for round in 1..1_000 {
         let now_ns = round * 1_000;

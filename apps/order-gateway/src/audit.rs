@@ -30,10 +30,15 @@ struct Cell {
     bytes: [u8; CELL],
 }
 
-/// The hot core's end, and the thread. When it is dropped the thread writes what it has, and ends.
+/// The hot core's end, and the thread. When it is dropped the thread writes what it has, with what
+/// was lost, and ends.
 pub struct Audit {
     cells: Option<Producer<Cell>>,
+    /// Cells that were lost, and of them those that the log does not tell of yet.
     lost: u64,
+    untold: u64,
+    /// When the last bytes came.
+    at_ns: u64,
     thread: Option<JoinHandle<()>>,
     has_failed: Arc<AtomicBool>,
 }
@@ -47,19 +52,16 @@ impl Audit {
         let failed = Arc::clone(&has_failed);
         let drain = move || failed.store(write_cells(consumer, file).is_err(), Ordering::Release);
         let thread = thread::Builder::new().name("audit".into()).spawn(drain)?;
-        Ok(Self { cells: Some(producer), lost: 0, thread: Some(thread), has_failed })
+        Ok(Self { cells: Some(producer), lost: 0, untold: 0, at_ns: 0, thread: Some(thread), has_failed })
     }
 
     /// Copies `bytes` into the ring: a copy and a store for each 112 bytes.
     pub fn record(&mut self, direction: Direction, bytes: &[u8], at_ns: u64) {
-        let Some(cells) = &mut self.cells else { return };
-        if self.lost > 0 {
-            let mut cell = Cell { at_ns, direction: Direction::Lost, has_more: false, len: 8, bytes: [0; CELL] };
-            cell.bytes[..8].copy_from_slice(&self.lost.to_le_bytes());
-            if cells.push(cell).is_ok() {
-                self.lost = 0;
-            }
+        self.at_ns = at_ns;
+        if self.untold > 0 {
+            self.tell_lost();
         }
+        let Some(cells) = &mut self.cells else { return };
         let count = bytes.len().div_ceil(CELL);
         for (idx, piece) in bytes.chunks(CELL).enumerate() {
             let mut cell =
@@ -68,9 +70,35 @@ impl Audit {
             if cells.push(cell).is_err() {
                 // The rest without its middle would read as other bytes.
                 self.lost += (count - idx) as u64;
+                self.untold += (count - idx) as u64;
                 return;
             }
         }
+    }
+
+    /// Writes how many cells were lost, where there is room. False where there is none.
+    #[cold]
+    fn tell_lost(&mut self) -> bool {
+        let Some(cells) = &mut self.cells else { return false };
+        let (at_ns, direction) = (self.at_ns, Direction::Lost);
+        let mut cell = Cell { at_ns, direction, has_more: false, len: 8, bytes: [0; CELL] };
+        cell.bytes[..8].copy_from_slice(&self.untold.to_le_bytes());
+        let is_told = cells.push(cell).is_ok();
+        if is_told {
+            self.untold = 0;
+        }
+        is_told
+    }
+
+    /// Cells of at most 112 bytes that had no room and are not in the log.
+    pub const fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// What is missing in the log, in words for people.
+    pub fn losses(&self) -> Option<String> {
+        let failed = if self.has_failed() { ", and its disk failed" } else { "" };
+        (self.lost > 0 || self.has_failed()).then(|| format!("the audit log lacks {} cells{failed}", self.lost))
     }
 
     /// Whether the log's disk failed: nothing is written since.
@@ -81,6 +109,10 @@ impl Audit {
 
 impl Drop for Audit {
     fn drop(&mut self) {
+        let is_gone = |audit: &Self| audit.thread.as_ref().is_none_or(JoinHandle::is_finished);
+        while self.untold > 0 && !is_gone(self) && !self.tell_lost() {
+            thread::sleep(Duration::from_millis(1));
+        }
         drop(self.cells.take());
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has said so itself.

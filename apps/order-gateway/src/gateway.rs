@@ -39,7 +39,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
     /// in [`Core::to_send`] when the call returns.
     pub fn on_book(&mut self, book: &BookEvent) {
         let Some(market) = self.core.markets.get_mut(book.instrument.0 as usize) else { return };
-        *market = Market { reference: book.reference(), is_stale: book.is_stale, heard_ns: book.at_ns };
+        let (reference, spread) = (book.reference(), book.spread());
+        *market = Market { reference, spread, is_stale: book.is_stale, heard_ns: book.at_ns };
         let Self { strategy, core, latency } = self;
         let mut latency = latency.as_deref_mut();
         if let Some(latency) = &mut latency {

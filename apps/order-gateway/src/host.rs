@@ -58,6 +58,12 @@ pub trait Host: fmt::Debug {
     /// The time, in nanoseconds that never go back.
     fn now_ns(&self) -> u64;
 
+    /// The same, read from a clock in this call: [`Host::now_ns`] may be that of the turn, and stand
+    /// still while the turn does. For what must not happen late: whether a lease still holds.
+    fn clock_ns(&self) -> u64 {
+        self.now_ns()
+    }
+
     /// What to add for the time since the epoch. It changes where the wall clock steps. One load.
     fn epoch_offset_ns(&self) -> u64;
 

@@ -50,5 +50,5 @@ pub use quotes::{News, Quotes};
 pub use rdma_port::RdmaPort;
 pub use run::{LineConfig, Run, Turn};
 pub use strategy::{BookEvent, Strategy};
-pub use sync::TimedSync;
+pub use sync::JournalSync;
 pub use text::journal_csv;

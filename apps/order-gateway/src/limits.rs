@@ -86,6 +86,9 @@ struct InstrumentSection {
     notional_max: u32,
     #[serde(default)]
     collar_bps: Option<Spanned<u32>>,
+    /// By default twice the collar: the best prices themselves are then within it.
+    #[serde(default)]
+    spread_max_bps: Option<Spanned<u32>>,
     #[serde(default)]
     long_max: u32,
     #[serde(default)]
@@ -107,6 +110,8 @@ const OPENING_MAX: i64 = u32::MAX as i64;
 
 /// Less than the whole price.
 const COLLAR_MAX: u32 = 9_999;
+/// Of a book whose best prices are within the widest collar.
+const SPREAD_MAX: u32 = 2 * COLLAR_MAX;
 
 /// The multiplier of a number in a file.
 fn multiplier_of(number: f64) -> Option<Multiplier> {
@@ -122,7 +127,20 @@ fn money(units: u32) -> i64 {
     i64::from(units) * Price::SCALE
 }
 
+/// A number of basis points, of which the file has allowed no more than a word holds.
+fn bps(of: Option<&Spanned<u32>>) -> Option<u16> {
+    of.map(|bps| u16::try_from(*bps.get_ref()).unwrap_or(u16::MAX))
+}
+
 impl InstrumentSection {
+    fn collar_bps(&self) -> u16 {
+        bps(self.collar_bps.as_ref()).unwrap_or(0)
+    }
+
+    fn spread_max_bps(&self) -> u16 {
+        bps(self.spread_max_bps.as_ref()).unwrap_or(self.collar_bps().saturating_mul(2))
+    }
+
     fn multiplier(&self) -> Option<Multiplier> {
         multiplier_of(*self.multiplier.as_ref()?.get_ref())
     }
@@ -163,6 +181,12 @@ impl LimitsFile {
                 && *bps.get_ref() > COLLAR_MAX
             {
                 let what = format!("a collar has {COLLAR_MAX} basis points at most: a wider one reaches a price of 0");
+                return Err(Problem::new(bps.span(), what));
+            }
+            if let Some(bps) = &section.get_ref().spread_max_bps
+                && *bps.get_ref() > SPREAD_MAX
+            {
+                let what = format!("a spread has {SPREAD_MAX} basis points at most: that of the widest collar's edges");
                 return Err(Problem::new(bps.span(), what));
             }
             if let Some(position) = &section.get_ref().opening_position
@@ -264,7 +288,8 @@ impl LimitsFile {
             let section = section.get_ref();
             limits.instruments[idx] = InstrumentLimits {
                 qty_max: section.qty_max,
-                collar_bps: section.collar_bps.as_ref().map_or(0, |bps| *bps.get_ref()),
+                collar_bps: section.collar_bps(),
+                spread_max_bps: section.spread_max_bps(),
                 notional_max: money(section.notional_max),
                 long_max: section.long_max.into(),
                 short_max: section.short_max.into(),
@@ -339,6 +364,16 @@ mod tests {
             let problem = parse::<LimitsFile>(&text, LimitsFile::check).unwrap_err();
             assert_eq!((&text[problem.at], problem.what.contains("9999 basis points at most")), (bps, true));
         }
+    }
+
+    #[test]
+    fn spread_of_a_book_is_twice_the_collar_unless_the_file_says_it() {
+        let of = |bps: &str| parse::<LimitsFile>(&format!("{TEXT}{bps}"), LimitsFile::check);
+        for (text, bps) in [("", 0), ("collar_bps = 300\n", 600), ("collar_bps = 300\nspread_max_bps = 50\n", 50)] {
+            assert_eq!(of(text).unwrap().limits().instruments[0].spread_max_bps, bps, "{text}");
+        }
+        let problem = of("spread_max_bps = 19_999\n").unwrap_err();
+        assert!(problem.what.contains("19998 basis points at most") && problem.at.start > TEXT.len());
     }
 
     #[test]

@@ -29,9 +29,9 @@ use order_gateway::latency::{Latency, Stage};
 use order_gateway::standby::{Followed, MirrorPolicy, Role, StandbyLink, follow, hold, mirror_address, proven};
 use order_gateway::wire::{WireHost, WirePort};
 use order_gateway::{
-    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, FeedRecovery, Gateway, LatencyConfig,
-    LimitsFile, LineConfig, MappedFile, MirrorConfig, Quotes, RdmaPort, Run, StandbyConfig, Strategy, SyncPolicy,
-    TimedSync, VenueClient, journal_csv,
+    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, FeedRecovery, Gateway, JournalSync,
+    LatencyConfig, LimitsFile, LineConfig, MappedFile, MirrorConfig, Quotes, RdmaPort, Run, StandbyConfig, Strategy,
+    VenueClient, journal_csv,
 };
 use samples::SampleStrategy;
 use wirepath::counters::printable;
@@ -51,6 +51,7 @@ const PATH: &str = "check `path` and `megabytes` of [journal]";
 const ANOTHER: &str = "give [journal] another `path`, or delete the file if no order in it matters";
 const NEWER: &str = "start the version of order-gateway that wrote it, or a newer one";
 const MISSING: &str = "give the symbol an [[instruments]] in the file of limits";
+const OLDER: &str = "read the file of limits: raise its `version` above the journal's where it is the one to trade by";
 const STOPPED: &str =
     "give it its [[strategies]] in the file of limits again; it may go once `arm strategy` has named it";
 
@@ -196,6 +197,7 @@ fn trade_by<S: VenueSession>(
 ) -> Result<(), Error> {
     let kill = KillSwitch::new();
     let (mut core, file, replayed) = core(session, (config, limits), &kill, &kernel)?;
+    core.note_limits(kernel.now_ns());
     for (instrument, position) in limits.opening_positions() {
         core.set_opening_position(instrument, position, kernel.now_ns());
     }
@@ -229,9 +231,7 @@ fn trade_by<S: VenueSession>(
     let host: Box<dyn Host> = if wire.is_some() { Box::new(machine) } else { Box::new(kernel.clone()) };
     let mut run = Run::new(gateway, line, host);
     kernel.follow_wall_clock().map_err(Error::failed)?;
-    if config.journal.sync() == SyncPolicy::Timed {
-        run.sync = Some(TimedSync::start(file).map_err(Error::failed)?);
-    }
+    run.sync = Some(JournalSync::start(file, config.journal.sync()).map_err(Error::failed)?);
     let has_feed = config.feed().next().is_some();
     if has_feed {
         run.feed = Some((feed(config, &symbols)?, sockets));
@@ -290,6 +290,9 @@ fn tell_counts<T: Strategy, S: VenueSession, M: JournalMemory>(run: &Run<T, S, M
         if let Some(counts) = feed.recovery_counts() {
             println!("  recovery: {counts}");
         }
+    }
+    if let Some(losses) = run.audit.as_ref().and_then(Audit::losses) {
+        println!("  {losses}");
     }
     if let Some((writes, losses)) = run.standby.as_ref().and_then(StandbyLink::mirror_counts) {
         println!("  mirror: {} WRITEs, {} waits for room, {losses} connections lost", writes.writes, writes.waits);
@@ -364,6 +367,7 @@ fn core<S: VenueSession>(
             let way_on = match error {
                 JournalError::Missing(_) => MISSING,
                 JournalError::StoppedStrategy(_) => STOPPED,
+                JournalError::StaleLimits { .. } => OLDER,
                 JournalError::Unknown(_) | JournalError::Version(_) => NEWER,
                 _ => ANOTHER,
             };

@@ -23,7 +23,7 @@ use crate::quotes::{News, Quotes};
 use crate::stamps;
 use crate::standby::{PrimaryEvent, StandbyLink};
 use crate::strategy::Strategy;
-use crate::sync::TimedSync;
+use crate::sync::JournalSync;
 
 /// Bytes of one read.
 const READ_LEN: usize = 64 * 1_024;
@@ -36,6 +36,11 @@ const STAMPS: usize = 2 * PACKETS + 1;
 /// trip.
 const LEAVE_NS: u64 = 1_000_000_000;
 const LEAVE_PAUSE: Duration = Duration::from_millis(1);
+/// A person is told when requests have used so much of the journal.
+const FULL_PERCENT: u64 = 80;
+/// Without a thread for it, a stop is on the disk after this time, whatever still waits for the line
+/// or for the standby.
+const STOP_SYNC_NS: u64 = 1_000_000_000;
 
 const FENCED: &str = "the standby grants nothing: the venue's connection is closed until it does, or until a person who \
                       knows that it does not run says `alone`";
@@ -82,8 +87,9 @@ pub struct Run<T, S, M> {
     pub quotes: Option<Quotes>,
     /// The log of raw bytes. By default none.
     pub audit: Option<Audit>,
-    /// The thread that writes the journal to its disk. By default none.
-    pub sync: Option<TimedSync>,
+    /// The thread that writes the journal to its disk. By default none: then a stop is synced in the
+    /// turn, when its cancels have left.
+    pub sync: Option<JournalSync>,
     /// What people say. By default nothing.
     pub commands: Option<Receiver<Command>>,
     /// The standby, and whether bytes may leave. By default none.
@@ -99,6 +105,12 @@ pub struct Run<T, S, M> {
     /// Line B is read first in the next turn: the last one ended within line A.
     is_line_b_first: bool,
     has_audit_failed: bool,
+    has_disk_failed: bool,
+    is_full_told: bool,
+    /// Something was done since memory and code of an order were last brought into the cache.
+    is_cold: bool,
+    /// Since when a stop is in the journal that is to be on the disk.
+    stopped_ns: Option<u64>,
     /// The kill switch keeps the connection closed, and a person knows it.
     is_hung_up: bool,
 }
@@ -157,6 +169,10 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             buffer: vec![0; READ_LEN],
             is_line_b_first: false,
             has_audit_failed: false,
+            has_disk_failed: false,
+            is_full_told: false,
+            is_cold: false,
+            stopped_ns: None,
             is_hung_up: false,
         }
     }
@@ -188,6 +204,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             return Turn::HandedOver;
         }
         self.check_disk(report);
+        self.check_room(report);
         self.reconcile(report);
         if let Some(notice) = self.feed.as_mut().and_then(|(feed, _)| feed.take_notice()) {
             report(&notice);
@@ -212,11 +229,20 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             Err(why) => self.close(&why, report),
         }
         self.finish_leaving();
+        self.keep_stop();
         if !self.has_audit_failed && self.audit.as_ref().is_some_and(Audit::has_failed) {
             self.has_audit_failed = true;
             report("the audit log's disk failed: nothing is written to it any more; orders go on");
         }
-        if is_busy { Turn::Busy } else { Turn::Idle }
+        if is_busy {
+            self.is_cold = true;
+            return Turn::Busy;
+        }
+        // What was done has pushed memory and code of an order out of the cache. Nothing waits now.
+        if core::mem::take(&mut self.is_cold) {
+            self.gateway.core_mut().warm();
+        }
+        Turn::Idle
     }
 
     /// Times of day in messages and in the journal are those of the wall clock, also behind a step
@@ -238,9 +264,49 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     /// what is sent would be in no journal after a power cut.
     fn check_disk(&mut self, report: &mut impl FnMut(&str)) {
         let core = self.gateway.core_mut();
-        if core.risk().is_armed() && self.sync.as_ref().is_some_and(TimedSync::has_failed) {
+        let has_failed = core.has_disk_failed() || self.sync.as_ref().is_some_and(JournalSync::has_failed);
+        if !has_failed {
+            return;
+        }
+        if core.risk().is_armed() {
             core.disarm(self.host.now_ns());
+            self.has_disk_failed = false;
+        }
+        if !core::mem::replace(&mut self.has_disk_failed, true) {
             report(DISK);
+        }
+    }
+
+    /// A journal cannot grow. Says once that it fills.
+    fn check_room(&mut self, report: &mut impl FnMut(&str)) {
+        let journal = self.gateway.core().journal();
+        if !self.is_full_told && journal.has_used(FULL_PERCENT) {
+            self.is_full_told = true;
+            report(&format!(
+                "requests have used {FULL_PERCENT} % of the journal's room for them: behind the last no order passes, while \
+                 answers and cancels do; begin another journal, with more `megabytes`, when no order lives"
+            ));
+        }
+    }
+
+    /// A stop of this turn goes to the standby at once, which would arm by what it has, and to the
+    /// disk behind its cancels: a disk may hang, and nothing may wait for it.
+    fn keep_stop(&mut self) {
+        let core = self.gateway.core_mut();
+        if !core.is_sync_due() {
+            self.stopped_ns = None;
+            return;
+        }
+        let has_all = self.standby.as_mut().is_none_or(|link| link.push(core.journal()));
+        if let Some(sync) = &self.sync {
+            core.take_sync_due();
+            sync.request();
+            return;
+        }
+        let now_ns = self.host.now_ns();
+        let is_late = now_ns.saturating_sub(*self.stopped_ns.get_or_insert(now_ns)) >= STOP_SYNC_NS;
+        if is_late || has_all && core.to_send().is_empty() {
+            core.sync(now_ns);
         }
     }
 
@@ -454,8 +520,9 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         packet: &[u8],
         mut write: impl FnMut(&[u8]) -> io::Result<usize>,
     ) -> Result<(), String> {
-        let Self { gateway, standby, audit, host, feed: Some((feed, _)), .. } = self else { return Ok(()) };
+        let Self { gateway, standby, audit, host, is_cold, feed: Some((feed, _)), .. } = self else { return Ok(()) };
         let now_ns = host.now_ns();
+        *is_cold = true;
         if let Some(latency) = &mut gateway.latency {
             latency.packet_of_burst();
         }
@@ -558,11 +625,15 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         match command {
             Command::Arm(throws) => {
                 if !core.arm_for(throws, now_ns) {
-                    report(THROWN);
+                    report(if core.has_disk_failed() { DISK } else { THROWN });
                 }
             }
             // Whoever asked may have gone.
-            Command::Status(answer) => drop(answer.send(core.status())),
+            Command::Status(answer) => {
+                let mut status = core.status();
+                status.extend(self.audit.as_ref().and_then(Audit::losses).map(|losses| format!("; {losses}")));
+                drop(answer.send(status));
+            }
             Command::Disarm => core.disarm(now_ns),
             Command::CancelAll => {
                 // Who cancels does not wait for a standby, nor does the standby know of it.
@@ -643,7 +714,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Outgoing<'_, T, S, M> {
         let mut bytes = core.to_send();
         let written = bytes.len();
         if let Some(link) = self.standby {
-            bytes = &bytes[..link.sendable(bytes.len(), core.journal(), self.host.now_ns())];
+            bytes = &bytes[..link.sendable(bytes.len(), core.journal(), || self.host.clock_ns())];
         }
         if bytes.is_empty() {
             return Ok(false);

@@ -22,11 +22,19 @@ pub struct BookEvent {
 }
 
 impl BookEvent {
+    /// The distance between both sides, where there is a reference.
+    pub fn spread(&self) -> Price {
+        match (self.bid, self.offer) {
+            (Some((bid, _)), Some((offer, _))) => Price(offer.0.saturating_sub(bid.0)),
+            _ => Price(0),
+        }
+    }
+
     /// The price by which the collar judges: the middle of both sides. `None` where one is empty,
     /// or where the book is crossed, because then one of its sides is wrong.
     pub fn reference(&self) -> Option<Price> {
         match (self.bid, self.offer) {
-            (Some((bid, _)), Some((offer, _))) if bid <= offer => Some(Price(bid.0 + (offer.0 - bid.0) / 2)),
+            (Some((bid, _)), Some((offer, _))) if bid <= offer => Some(Price(bid.0.midpoint(offer.0))),
             _ => None,
         }
     }

@@ -145,6 +145,22 @@ fn limits(version: u32, symbol: &str, more: &str) -> String {
     format!("version = {version}\n{more}[[units]]\n[[instruments]]\nsymbol = \"{symbol}\"\n")
 }
 
+/// The file is a copy that somebody had, and its limits were lowered since.
+#[test]
+fn gateway_with_older_limits_than_its_journal_does_not_start() {
+    let mut gateway = Running::start_with(&limits(3, "ZIEXT", ""));
+    gateway.becomes("disarmed");
+    gateway.child.kill().unwrap();
+    gateway.child.wait().unwrap();
+    std::fs::write(gateway.path("limits"), limits(2, "ZIEXT", "")).unwrap();
+    let ended =
+        Command::new(env!("CARGO_BIN_EXE_order-gateway")).arg("run").arg(gateway.path("config")).output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(!ended.status.success(), "{said}");
+    assert!(said.contains("limits of version 2 are older than those of version 3, which were in force"), "{said}");
+    assert!(said.contains("raise its `version`"), "{said}");
+}
+
 #[test]
 fn each_word_of_the_socket_is_obeyed() {
     let gateway = Running::start();

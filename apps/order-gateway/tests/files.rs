@@ -74,6 +74,30 @@ fn audit_log_has_each_call_whole_and_escaped() {
     assert_eq!(String::from_utf8(csv).unwrap(), expected);
 }
 
+/// Its disk is a pipe that nobody reads, until the log ends.
+#[test]
+fn audit_log_that_was_too_slow_says_at_its_end_how_much_it_has_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let (begin, begun) = std::sync::mpsc::channel();
+    let from = path.clone();
+    let reader = std::thread::spawn(move || {
+        let mut log = std::fs::File::open(from).unwrap();
+        begun.recv().unwrap();
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut log, &mut bytes).unwrap();
+        bytes
+    });
+    let mut audit = Audit::start(&path).unwrap();
+    audit.record(Direction::Out, &vec![b'x'; 16 << 20], 5);
+    begin.send(()).unwrap();
+    drop(audit);
+    let mut csv = Vec::new();
+    AuditCsv::write(&reader.join().unwrap()[..], &mut csv).unwrap();
+    assert!(String::from_utf8(csv).unwrap().lines().last().unwrap().contains(",lost,0,"));
+}
+
 #[test]
 fn audit_log_that_is_cut_ends_before_the_cut() {
     let directory = tempfile::tempdir().unwrap();

@@ -130,8 +130,9 @@ fn gateway_restarted_behind_the_end_of_a_session_uses_no_id_of_its_journal_again
     let mut next = recovered(gateway.core().journal().memory().clone());
     venue.connect(&mut next, 2 * SECOND);
     next.core_mut().arm(2 * SECOND);
-    next.on_book(&book(100, 2 * SECOND));
-    venue.pump(&mut next, 2 * SECOND);
+    // The rates of before have drained.
+    next.on_book(&book(100, 3 * SECOND));
+    venue.pump(&mut next, 3 * SECOND);
     assert_eq!((next.strategy().refusals.as_slice(), next.strategy().ids.as_slice()), (&[][..], &[2][..]));
     assert_eq!(venue.orders[1].user_ref.get(), 2);
 }

@@ -9,7 +9,7 @@ use order_entry::Refusal;
 use order_entry::journal::{Journal, JournalError, StrategyName};
 use order_entry::orders::{VenueEvent, VenueMessage, VenueStatus};
 use order_entry::risk::{KillSwitch, Level, LevelLimits, Limit, Rate, StrategyIdx};
-use order_entry::session::SessionEvent;
+use order_entry::session::{SessionEvent, VenueSession};
 use order_gateway::{Core, CoreConfig, Gateway};
 
 type LineGateway = Gateway<Buyer, Line, Vec<u8>>;
@@ -134,6 +134,70 @@ fn cancels_of_a_thrown_switch_that_the_line_lost_are_sent_again_after_the_reconn
         assert_eq!(venue.mass_cancels as u64, reconnects, "the order lives until the venue has answered");
         venue.disconnect(&mut gateway, (1 + reconnects) * SECOND);
     }
+}
+
+/// The connection breaks, another one is made, and the venue has told what it has of us.
+fn reconnect(gateway: &mut LineGateway, now_ns: u64) {
+    gateway.disconnected(now_ns);
+    gateway.connected(now_ns).unwrap();
+    let message = VenueMessage::Settled { next_id: gateway.core().session().next_id(), is_final: true };
+    gateway.core_mut().session_mut().said.push_back(SessionEvent::Message { number: 0, message });
+    gateway.received(&[], now_ns).unwrap();
+    gateway.tick(now_ns).unwrap();
+}
+
+#[test]
+fn cancels_of_a_person_that_the_line_lost_are_sent_again_to_the_orders_of_their_time_until_none_lives() {
+    let mut gateway = on_line(&KillSwitch::new(), 2);
+    gateway.core_mut().cancel_all(9 * SECOND);
+    assert_eq!(canceled(&gateway), [1, 2]);
+    reconnect(&mut gateway, 10 * SECOND);
+    assert_eq!(canceled(&gateway), [1, 2, 1, 2]);
+    gateway.on_book(&book(20, 11 * SECOND));
+    assert_eq!(gateway.core().orders().live_count(), 3, "{:?}", gateway.strategy().refusals);
+    let id = *gateway.strategy().ids.last().unwrap();
+    say(&mut gateway, id, VenueEvent::Accepted { venue_id: 990 }, 11 * SECOND);
+    // Who arms has not said that they are to stay.
+    gateway.core_mut().arm(12 * SECOND);
+    reconnect(&mut gateway, 12 * SECOND);
+    assert_eq!(canceled(&gateway)[4..], [1, 2], "and not the new one");
+    say(&mut gateway, 1, VenueEvent::Canceled { reason: 0 }, 13 * SECOND);
+    say(&mut gateway, 2, VenueEvent::Canceled { reason: 0 }, 13 * SECOND);
+    reconnect(&mut gateway, 14 * SECOND);
+    assert_eq!(canceled(&gateway).len(), 6);
+}
+
+#[test]
+fn cancels_of_a_person_that_stop_half_way_begin_anew_behind_a_broken_line() {
+    let mut gateway = on_line(&KillSwitch::new(), 3);
+    gateway.core_mut().session_mut().room = 1;
+    gateway.core_mut().cancel_all(9 * SECOND);
+    assert_eq!(canceled(&gateway), [1]);
+    gateway.core_mut().session_mut().room = usize::MAX;
+    reconnect(&mut gateway, 10 * SECOND);
+    assert_eq!(canceled(&gateway)[1..], [1, 2, 3]);
+}
+
+/// Its mass cancel would take the orders that came meanwhile.
+#[test]
+fn mass_cancel_of_a_person_that_the_line_lost_becomes_a_cancel_of_each_order() {
+    let mut venue = Venue::new();
+    let mut gateway = gateway(&KillSwitch::new(), 1 << 16);
+    venue.connect(&mut gateway, SECOND);
+    gateway.core_mut().arm(SECOND);
+    gateway.on_book(&book(100, SECOND));
+    venue.pump(&mut gateway, SECOND);
+    venue.accept(0, SECOND);
+    venue.pump(&mut gateway, SECOND);
+    venue.is_deaf = true;
+    gateway.core_mut().cancel_all(2 * SECOND);
+    venue.pump(&mut gateway, 2 * SECOND);
+    venue.disconnect(&mut gateway, 2 * SECOND);
+    venue.is_deaf = false;
+    venue.connect(&mut gateway, 3 * SECOND);
+    gateway.tick(3 * SECOND).unwrap();
+    venue.pump(&mut gateway, 3 * SECOND);
+    assert_eq!((venue.mass_cancels, venue.cancels), (0, 1));
 }
 
 /// A gateway by OUCH with two live orders, whose switch is thrown.

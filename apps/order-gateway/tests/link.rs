@@ -11,9 +11,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use common::line::Line;
-use common::{Buyer, RESERVE, SECOND, config};
+use common::{Buyer, RESERVE, SECOND, book, config};
 use order_entry::journal::{Journal, JournalMemory, Rebuild};
-use order_entry::risk::KillSwitch;
+use order_entry::orders::VenueEvent;
+use order_entry::risk::{KillSwitch, LevelLimits, Rate, StrategyIdx};
 use order_gateway::control::Command;
 use order_gateway::host::{Host, Listener, Stream, Waits};
 use order_gateway::standby::{Followed, Follower, StandbyLink};
@@ -163,13 +164,49 @@ impl Listener for Waiting {
     }
 }
 
+/// A venue that says nothing, and counts the bytes that it gets.
+#[derive(Debug)]
+struct Venue(Rc<Cell<usize>>);
+
+impl Read for Venue {
+    fn read(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
+        Err(ErrorKind::WouldBlock.into())
+    }
+}
+
+impl Write for Venue {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.set(self.0.get() + bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Stream for Venue {
+    fn reset(self: Box<Self>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A machine whose time is what a test says, and whose venue takes each connection.
 #[derive(Debug)]
-struct Machine(Rc<Cell<u64>>);
+struct Machine {
+    clock: Rc<Cell<u64>>,
+    /// How long the turn has been going on.
+    stall_ns: Rc<Cell<u64>>,
+    left: Rc<Cell<usize>>,
+}
 
 impl Host for Machine {
     fn now_ns(&self) -> u64 {
-        self.0.get()
+        self.clock.get()
+    }
+
+    fn clock_ns(&self) -> u64 {
+        self.clock.get() + self.stall_ns.get()
     }
 
     fn epoch_offset_ns(&self) -> u64 {
@@ -177,7 +214,19 @@ impl Host for Machine {
     }
 
     fn connect(&self, _to: SocketAddrV4, _waits: Waits) -> io::Result<Box<dyn Stream>> {
-        Ok(Box::new(HalfOpen::saying(Vec::new())))
+        Ok(Box::new(Venue(self.left.clone())))
+    }
+}
+
+type Look = Option<Box<dyn Fn()>>;
+
+/// What a test looks at when the disk is asked to sync.
+#[derive(Clone, Default)]
+struct AtSync(Rc<RefCell<Look>>);
+
+impl std::fmt::Debug for AtSync {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AtSync")
     }
 }
 
@@ -186,6 +235,7 @@ impl Host for Machine {
 struct Disk {
     bytes: Vec<u8>,
     fails: Rc<Cell<bool>>,
+    at_sync: AtSync,
 }
 
 impl AsRef<[u8]> for Disk {
@@ -202,6 +252,9 @@ impl AsMut<[u8]> for Disk {
 
 impl JournalMemory for Disk {
     fn sync(&self, _end: usize) -> io::Result<()> {
+        if let Some(look) = &*self.at_sync.0.borrow() {
+            look();
+        }
         if self.fails.get() { Err(io::Error::other("a test's disk")) } else { Ok(()) }
     }
 }
@@ -211,7 +264,11 @@ struct World {
     run: Run<Buyer, Line, Disk>,
     kill: KillSwitch,
     fails: Rc<Cell<bool>>,
+    at_sync: AtSync,
+    /// Bytes that the venue has got.
+    left: Rc<Cell<usize>>,
     clock: Rc<Cell<u64>>,
+    stall_ns: Rc<Cell<u64>>,
     waiting: Waiting,
     commands: Sender<Command>,
 }
@@ -248,17 +305,24 @@ impl World {
     /// With a journal of `len` bytes.
     fn with(len: usize) -> Self {
         let fails = Rc::new(Cell::new(false));
-        let disk = Disk { bytes: vec![0; len], fails: fails.clone() };
+        let (at_sync, left) = (AtSync::default(), Rc::new(Cell::new(0)));
+        let disk = Disk { bytes: vec![0; len], fails: fails.clone(), at_sync: at_sync.clone() };
         let journal = Journal::create(disk, 7, 0, RESERVE).unwrap();
         let kill = KillSwitch::new();
         let kill_line = KillLine { after_ns: Some(SECOND), ..KillLine::default() };
-        let core = Core::new(CoreConfig { kill_line, ..config(&kill) }, Line::new(), journal);
+        let mut of = CoreConfig { kill_line, ..config(&kill) };
+        let (qty_max, most, orders) = (1_000, i64::MAX, Rate::new(1_000_000, 1_000));
+        let strategy = LevelLimits { qty_max, notional_max: most, buy_credit_max: most, sell_credit_max: most, orders };
+        of.manager.limits.strategies = [strategy].into();
+        let core = Core::new(of, Line::new(), journal);
         let (clock, waiting, (commands, receiver)) = (Rc::new(Cell::new(SECOND)), Waiting::default(), channel());
         let line = LineConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
-        let mut run = Run::new(Gateway::new(Buyer::default(), core), line, Box::new(Machine(clock.clone())));
+        let stall_ns = Rc::new(Cell::new(0));
+        let machine = Machine { clock: clock.clone(), stall_ns: stall_ns.clone(), left: left.clone() };
+        let mut run = Run::new(Gateway::new(Buyer::default(), core), line, Box::new(machine));
         run.commands = Some(receiver);
         run.standby = Some(StandbyLink::new(Box::new(waiting.clone()), Duration::from_nanos(LEASE_NS), 0));
-        Self { run, kill, fails, clock, waiting, commands }
+        Self { run, kill, fails, at_sync, left, clock, stall_ns, waiting, commands }
     }
 
     /// One turn a while later, and what it says.
@@ -462,4 +526,71 @@ fn logout_of_a_gateway_that_ends_leaves_when_the_standby_has_its_record() {
     let (mut world, _standby) = World::followed(1 << 16);
     world.run.log_out();
     assert_eq!(world.run.gateway.core().session().left, b"logout");
+}
+
+/// Its disk hangs for longer than the lease: by what its copy has then, the standby would arm, and
+/// trade.
+#[test]
+fn switch_that_is_thrown_is_known_to_the_standby_before_the_disk_is_waited_for() {
+    let (mut world, standby) = World::followed(1 << 16);
+    let known = Rc::new(Cell::new(None));
+    let (seen, copy) = (known.clone(), standby.clone());
+    *world.at_sync.0.borrow_mut() = Some(Box::new(move || seen.set(Some(copy.core().0.killed().is_some()))));
+    world.kill.throw();
+    (0..3).for_each(|_| drop(world.turn(1)));
+    assert_eq!(known.get(), Some(true));
+}
+
+/// Where the standby takes nothing more, the disk has the throw after a second.
+#[test]
+fn switch_that_no_standby_takes_down_is_on_the_disk_after_a_second() {
+    let (mut world, standby) = World::followed(1 << 16);
+    standby.is_full.set(true);
+    let syncs = Rc::new(Cell::new(0));
+    let seen = syncs.clone();
+    *world.at_sync.0.borrow_mut() = Some(Box::new(move || seen.set(seen.get() + 1)));
+    world.kill.throw();
+    (0..9).for_each(|_| drop(world.turn(SECOND / 10)));
+    assert_eq!(syncs.get(), 0);
+    (0..9).for_each(|_| drop(world.turn(SECOND / 10)));
+    assert_eq!(syncs.get(), 1);
+}
+
+/// A disk that hangs keeps back no cancel.
+#[test]
+fn cancels_of_a_stop_leave_before_the_disk_is_waited_for() {
+    for is_whole in [true, false] {
+        let mut world = World::new();
+        world.turn(0);
+        world.run.gateway.core_mut().arm(SECOND);
+        world.run.gateway.core_mut().session_mut().cancel = b"cancel";
+        world.run.gateway.on_book(&book(10, SECOND));
+        world.run.gateway.core_mut().session_mut().say(1, VenueEvent::Accepted { venue_id: 901 });
+        world.run.gateway.received(&[], SECOND).unwrap();
+        assert_eq!(world.run.gateway.core().orders().live_count(), 1);
+        let left_at_sync = Rc::new(Cell::new(None));
+        let (seen, left) = (left_at_sync.clone(), world.left.clone());
+        *world.at_sync.0.borrow_mut() = Some(Box::new(move || seen.set(Some(left.get()))));
+        if is_whole {
+            world.kill.throw();
+        } else {
+            world.commands.send(Command::KillStrategy(StrategyIdx(0))).unwrap();
+        }
+        (0..3).for_each(|_| drop(world.turn(1)));
+        assert_eq!(left_at_sync.get(), Some(b"cancel".len()), "of everything: {is_whole}");
+    }
+}
+
+/// A turn stands still, in a sync or in a mirror's queue, and the standby takes over meanwhile.
+#[test]
+fn order_of_a_turn_that_outlasts_the_lease_does_not_leave() {
+    for (stall_ns, leaves) in [(LEASE_NS / 2, true), (LEASE_NS, false)] {
+        let (mut world, _standby) = World::followed(1 << 16);
+        (0..3).for_each(|_| drop(world.turn(1)));
+        world.run.gateway.core_mut().session_mut().order = b"order";
+        world.run.gateway.on_book(&book(10, world.clock.get()));
+        world.stall_ns.set(stall_ns);
+        (0..3).for_each(|_| drop(world.turn(0)));
+        assert_eq!(world.left.get() > 0, leaves, "a turn of {stall_ns} ns");
+    }
 }

@@ -37,7 +37,8 @@ use order_gateway::host::{Host, Listener, Stream, Waits};
 use order_gateway::kernel::Kernel;
 use order_gateway::standby::StandbyLink;
 use order_gateway::{
-    BookEvent, Core, Feed, FeedConfig, Gateway, LineConfig, OrderRequest, Orders, Quotes, Run, Strategy, TimedSync,
+    BookEvent, Core, Feed, FeedConfig, Gateway, JournalSync, LineConfig, OrderRequest, Orders, Quotes, Run, Strategy,
+    SyncPolicy,
 };
 
 /// Its time is what a test says.
@@ -62,7 +63,11 @@ type TestRun<T> = Run<T, Line, Vec<u8>>;
 
 /// A run whose session takes orders, and its clock.
 fn run<T: Strategy>(kill: &KillSwitch, strategy: T) -> (TestRun<T>, Rc<Cell<u64>>) {
-    let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
+    run_of(vec![0; 1 << 16], kill, strategy)
+}
+
+fn run_of<T: Strategy>(memory: Vec<u8>, kill: &KillSwitch, strategy: T) -> (TestRun<T>, Rc<Cell<u64>>) {
+    let journal = Journal::create(memory, 7, 0, RESERVE).unwrap();
     let gateway = Gateway::new(strategy, Core::new(config(kill), Line::new(), journal));
     let clock = Rc::new(Cell::new(SECOND));
     let nowhere = LineConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
@@ -93,11 +98,29 @@ fn arm_that_waits_does_not_lift_a_switch_that_was_thrown_behind_it() {
     assert!(core.killed().is_none() && core.risk().is_armed());
 }
 
+/// It writes zeros where the next record goes, and changes nothing else.
+#[test]
+fn turn_without_work_behind_one_with_work_has_the_next_order_in_the_cache() {
+    let ((mut run, _), (sender, receiver)) =
+        (run_of(vec![0xff; 1 << 16], &KillSwitch::new(), Buyer::default()), channel());
+    run.commands = Some(receiver);
+    turn(&mut run);
+    sender.send(Command::Disarm).unwrap();
+    let next = |run: &TestRun<Buyer>| {
+        let journal = run.gateway.core().journal();
+        (journal.memory()[journal.end()], journal.next_seq())
+    };
+    turn(&mut run);
+    assert_eq!(next(&run), (0xff, 2), "the turn has work");
+    turn(&mut run);
+    assert_eq!(next(&run), (0, 2));
+}
+
 /// A sync of what is no file on a disk fails.
 #[test]
 fn disk_that_fails_behind_orders_stops_them_and_no_person_arms_again() {
     let ((mut run, _), (sender, receiver)) = (run(&KillSwitch::new(), Buyer::default()), channel());
-    let sync = TimedSync::start(File::open("/dev/null").unwrap()).unwrap();
+    let sync = JournalSync::start(File::open("/dev/null").unwrap(), SyncPolicy::Timed).unwrap();
     while !sync.has_failed() {
         thread::yield_now();
     }

@@ -61,7 +61,7 @@ impl MirroredOrders {
     pub fn order(&mut self, reach: Reach) {
         let (id, now_ns) = (self.next, 1_000 * self.next);
         let order = NewOrder::limit(InstrumentIdx(0), Side::Buy, 100 + (id as u32 & 0xff), PRICE);
-        let market = Market { reference: Some(PRICE), is_stale: false, heard_ns: now_ns };
+        let market = Market { reference: Some(PRICE), is_stale: false, heard_ns: now_ns, ..Market::default() };
         self.manager.new_order(id, SYMBOL, &order, &market, now_ns).expect("limits that pass every order");
         self.next += 1;
         if reach == Reach::Journal {
@@ -101,6 +101,7 @@ fn wide() -> Limits {
     limits.instruments.fill(InstrumentLimits {
         qty_max: 10_000,
         collar_bps: 500,
+        spread_max_bps: 1_000,
         notional_max: i64::MAX,
         long_max: i64::MAX,
         short_max: i64::MAX,

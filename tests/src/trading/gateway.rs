@@ -161,6 +161,7 @@ pub(super) fn limits(version: u64, position_max: i64) -> Box<Limits> {
     limits.instruments[0] = InstrumentLimits {
         qty_max: 1_000,
         collar_bps: 500,
+        spread_max_bps: 1_000,
         notional_max: i64::MAX,
         long_max: position_max,
         short_max: position_max,

@@ -86,6 +86,13 @@ pub enum JournalError {
     StoppedStrategy(StrategyName),
     /// So many records are of kinds that this program does not know.
     Unknown(u64),
+    /// The run has older limits than those that were in force.
+    StaleLimits {
+        /// The version of those.
+        journal: u64,
+        /// That of the run's.
+        offered: u64,
+    },
 }
 
 impl fmt::Display for JournalError {
@@ -104,6 +111,11 @@ impl fmt::Display for JournalError {
             Self::Unknown(records) => {
                 write!(f, "this program does not know the kinds of {records} of the journal's records")
             }
+            Self::StaleLimits { journal, offered } => write!(
+                f,
+                "limits of version {offered} are older than those of version {journal}, which were in force by the \
+                 journal"
+            ),
         }
     }
 }

@@ -32,6 +32,8 @@ pub struct Rebuild {
     instruments: Instruments,
     /// The names of this run's strategies, by position.
     strategies: Box<[StrategyName]>,
+    /// What this run adds to its clock for the journal's times; `None` where that is not known.
+    epoch_offset_ns: Option<u64>,
     /// Strategies that are stopped, and that this run does not have.
     stopped_others: Vec<StrategyName>,
     session: SessionMark,
@@ -64,6 +66,13 @@ impl Rebuild {
         Self { instruments: Instruments::new(symbols), strategies: strategies.into(), ..Self::default() }
     }
 
+    /// The same in a process that adds this to its clock for the time since 1970. An order that was
+    /// sent a moment ago is then known to the window of the duplicates.
+    pub const fn by_clock(mut self, epoch_offset_ns: u64) -> Self {
+        self.epoch_offset_ns = Some(epoch_offset_ns);
+        self
+    }
+
     /// Applies one record. A request becomes an order that was sent, because the journal cannot
     /// know that it was not.
     pub fn apply(&mut self, record: &Record<'_>, table: &mut OrderTable, gate: &mut RiskGate) {
@@ -72,7 +81,10 @@ impl Rebuild {
             return;
         };
         let is_taken = match entry {
-            Entry::Intent(intent) => self.request(&intent, table, gate),
+            Entry::Intent(intent) => {
+                self.remember(&intent, record.stamp.at_ns, gate);
+                self.request(&intent, table, gate)
+            }
             Entry::Unsent { id } => match table.find(OrderKey::Client(id)) {
                 Some(slot) => {
                     table.abandon(slot);
@@ -180,6 +192,16 @@ impl Rebuild {
     fn gap(&mut self, table: &mut OrderTable) {
         table.gap();
         self.is_armed = false;
+    }
+
+    /// Has the gate know an order that is not older than this run's clock.
+    fn remember(&mut self, intent: &Intent, at_ns: u64, gate: &mut RiskGate) {
+        let since_ns = self.epoch_offset_ns.map_or(0, |offset_ns| at_ns.saturating_sub(offset_ns));
+        if let Intent::New { symbol, instrument, side, qty, price, .. } = *intent
+            && since_ns > 0
+        {
+            gate.remember(self.instruments.find(symbol, instrument), side, (qty, price), since_ns);
+        }
     }
 
     fn request(&mut self, intent: &Intent, table: &mut OrderTable, gate: &mut RiskGate) -> bool {

@@ -179,6 +179,24 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Journal<M> {
         self.next.seq
     }
 
+    /// How much of the room that requests may take is used, in percent; at most 100.
+    pub fn percent_used(&self) -> u64 {
+        let (used, room) = self.use_of_requests();
+        (used * 100).checked_div(room).map_or(100, |percent| percent.min(100))
+    }
+
+    /// Whether so many percent of the room that requests may take are used.
+    pub fn has_used(&self, percent: u64) -> bool {
+        let (used, room) = self.use_of_requests();
+        used * 100 >= room * percent
+    }
+
+    /// Bytes that are used, and those that requests may take.
+    fn use_of_requests(&self) -> (u64, u64) {
+        let room = self.memory.as_ref().len().saturating_sub(self.next.reserve).saturating_sub(HEADER_LEN);
+        ((self.next.end - HEADER_LEN) as u64, room as u64)
+    }
+
     /// The memory, to sync it.
     pub const fn memory(&self) -> &M {
         &self.memory

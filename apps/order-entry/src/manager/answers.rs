@@ -86,7 +86,7 @@ impl<M: JournalMemory> OrderManager<M> {
         self.note(&Entry::Session(*mark), now_ns);
         if self.journal.memory().before_send(from, self.journal.end() - from).is_err() {
             self.alarms += 1;
-            self.disarm(now_ns);
+            self.disk_failed(now_ns);
         }
     }
 

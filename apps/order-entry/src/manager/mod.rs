@@ -163,6 +163,14 @@ pub struct OrderManager<M> {
     /// The journal's end behind the refusal that was written last, and what it was.
     last_refused: Option<(usize, Entry)>,
     unwritten_refusals: u64,
+    /// A stop is written down, and not on the disk.
+    is_sync_due: bool,
+    /// The disk has failed once: what it could not write the kernel takes for written.
+    has_disk_failed: bool,
+    /// A process before this one may have used the rates a moment ago.
+    are_rates_unknown: bool,
+    /// The version of limits that the journal has last; 0 for none.
+    limits_noted: u64,
     rehearsal: Box<Rehearsal>,
 }
 
@@ -187,6 +195,10 @@ impl<M: JournalMemory> OrderManager<M> {
             unjournaled: 0,
             last_refused: None,
             unwritten_refusals: 0,
+            is_sync_due: false,
+            has_disk_failed: false,
+            are_rates_unknown: false,
+            limits_noted: 0,
             rehearsal: Box::new(Rehearsal::new()),
         }
     }
@@ -197,17 +209,22 @@ impl<M: JournalMemory> OrderManager<M> {
     ///
     /// # Errors
     ///
-    /// The memory is no journal, has records that this program does not know, or `config` lacks an
-    /// instrument of which the journal has shares or live orders, or a strategy that is stopped.
+    /// The memory is no journal, has records that this program does not know or limits of a newer
+    /// version than `config`, or `config` lacks an instrument of which the journal has shares or
+    /// live orders, or a strategy that is stopped.
     pub fn recover(config: ManagerConfig, memory: M, reserve: usize) -> Result<(Self, Rebuild), JournalError> {
         let mut table = OrderTable::new(config.orders, config.rules);
         let capacity = RiskCapacity { orders: config.orders.orders, recent: config.recent };
         let mut gate = RiskGate::new(config.limits.clone(), config.kill.clone(), capacity);
-        let mut rebuild = Rebuild::of(&config.symbols, &config.strategies);
+        let mut rebuild = Rebuild::of(&config.symbols, &config.strategies).by_clock(config.epoch_offset_ns);
         let apply = |record: &Record<'_>| rebuild.apply(record, &mut table, &mut gate);
         let (mut journal, _) = Journal::recover(memory, reserve, apply)?;
         if rebuild.counts().unknown > 0 {
             return Err(JournalError::Unknown(rebuild.counts().unknown));
+        }
+        let (journals, offered) = (rebuild.limits_version(), config.limits.version);
+        if offered < journals {
+            return Err(JournalError::StaleLimits { journal: journals, offered });
         }
         if let Some(missing) = rebuild.missing(&table) {
             return Err(JournalError::Missing(missing));
@@ -217,21 +234,32 @@ impl<M: JournalMemory> OrderManager<M> {
         }
         journal.upgrade();
         table.restart();
-        let openings =
-            (0..config.limits.instruments.len() as u32).map(|idx| rebuild.opening_position(InstrumentIdx(idx)));
-        Ok((Self { openings: openings.collect(), table, gate, ..Self::new(config, journal) }, rebuild))
+        let instruments = (0..config.limits.instruments.len() as u32).map(InstrumentIdx);
+        let openings = instruments.map(|instrument| rebuild.opening_position(instrument)).collect();
+        let limits_noted = rebuild.limits_version();
+        let fresh = Self::new(config, journal);
+        Ok((Self { openings, limits_noted, are_rates_unknown: true, table, gate, ..fresh }, rebuild))
     }
 
-    /// Lets orders pass. A person does this, after each start and each throw of the switch.
+    /// Lets orders pass. A person does this, after each start and each throw of the switch. Nobody
+    /// can where the disk has failed: [`OrderManager::has_disk_failed`].
+    ///
+    /// Behind [`OrderManager::recover`] the rates of orders are full at first, because the venue
+    /// counts what the process before has sent: they drain from here on.
     pub fn arm(&mut self, now_ns: u64) {
-        self.gate.arm();
-        self.note(&Entry::Armed(true), now_ns);
+        self.arm_for(self.gate.kill_throws(), now_ns);
     }
 
     /// [`OrderManager::arm`] by a person who saw the switch at
     /// [`throws`](crate::risk::KillSwitch::throws) and whose word comes later. Whether it counts: a
     /// throw since then stands.
     pub fn arm_for(&mut self, throws: u64, now_ns: u64) -> bool {
+        if self.has_disk_failed {
+            return false;
+        }
+        if core::mem::take(&mut self.are_rates_unknown) {
+            self.gate.fill_rates(now_ns);
+        }
         self.gate.arm_for(throws);
         let is_armed = self.gate.is_armed();
         if is_armed {
@@ -260,28 +288,59 @@ impl<M: JournalMemory> OrderManager<M> {
         }
     }
 
-    /// The kill switch was thrown. It is on the disk when this returns, so that a process that goes
-    /// on from this journal, whenever it starts, is as disarmed: one sync for each throw. A disk
-    /// that fails is an alarm, and stops no cancel.
+    /// The kill switch was thrown. A process that goes on from this journal is as disarmed. The
+    /// disk may hang, and no cancel may wait for it: have the record on the disk
+    /// ([`OrderManager::is_sync_due`]) when the cancels have left.
     pub fn killed(&mut self, cause: KillCause, now_ns: u64) {
         self.note(&Entry::Killed(cause), now_ns);
         self.disarm(now_ns);
+        self.is_sync_due = true;
+    }
+
+    /// Whether a stop is written down and was not synced: one sync for each throw of the switch,
+    /// and for each strategy that is stopped, has it outlive a power cut. Where another thread
+    /// syncs, it is asked to and [`OrderManager::take_sync_due`] says so; else
+    /// [`OrderManager::sync`] does it here.
+    pub const fn is_sync_due(&self) -> bool {
+        self.is_sync_due
+    }
+
+    /// Whether a sync is due, which another thread does from now on.
+    pub const fn take_sync_due(&mut self) -> bool {
+        core::mem::replace(&mut self.is_sync_due, false)
+    }
+
+    /// Has all that is written down on the disk. It blocks. A disk that fails is an alarm, and no
+    /// order passes any more.
+    pub fn sync(&mut self, now_ns: u64) {
+        self.is_sync_due = false;
         if self.journal.memory().sync(self.journal.end()).is_err() {
             self.alarms += 1;
+            self.disk_failed(now_ns);
         }
     }
 
-    /// Stops a strategy: see [`RiskGate::stop_strategy`]. The stop is on the disk when this
-    /// returns, as a throw of the kill switch is. False, and nothing happens, where the strategy
-    /// has no limits.
+    /// Whether the disk has failed: what it could not write the kernel takes for written, so that a
+    /// later sync says nothing. No order passes, whoever arms, until the process is started on
+    /// another disk.
+    pub const fn has_disk_failed(&self) -> bool {
+        self.has_disk_failed
+    }
+
+    fn disk_failed(&mut self, now_ns: u64) {
+        self.has_disk_failed = true;
+        self.disarm(now_ns);
+    }
+
+    /// Stops a strategy: see [`RiskGate::stop_strategy`]. The stop is to be on the disk behind its
+    /// cancels, as a throw of the kill switch. False, and nothing happens, where the strategy has
+    /// no limits.
     pub fn stop_strategy(&mut self, strategy: StrategyIdx, now_ns: u64) -> bool {
         if !self.gate.stop_strategy(strategy) {
             return false;
         }
         self.note(&Entry::Strategy { name: self.strategy_name(strategy), strategy, is_stopped: true }, now_ns);
-        if self.journal.memory().sync(self.journal.end()).is_err() {
-            self.alarms += 1;
-        }
+        self.is_sync_due = true;
         true
     }
 
@@ -313,9 +372,8 @@ impl<M: JournalMemory> OrderManager<M> {
     /// Puts other limits in force, and returns those before for another thread to free. The block
     /// that is refused comes back with the reason.
     pub fn set_limits(&mut self, limits: Box<Limits>, now_ns: u64) -> Result<Box<Limits>, (StaleLimits, Box<Limits>)> {
-        let version = limits.version;
         let old = self.gate.swap_limits(limits)?;
-        self.note(&Entry::Limits { version }, now_ns);
+        self.note_limits(now_ns);
         Ok(old)
     }
 
@@ -328,7 +386,17 @@ impl<M: JournalMemory> OrderManager<M> {
     /// The disk failed: the standby must not be asked for grants.
     pub fn set_standby(&mut self, id: u64, now_ns: u64) -> io::Result<()> {
         self.note(&Entry::Standby { id }, now_ns);
-        self.journal.memory().sync(self.journal.end())
+        self.journal.memory().sync(self.journal.end()).inspect_err(|_| self.disk_failed(now_ns))
+    }
+
+    /// Writes down the version of the limits in force, where the journal has another one: a process
+    /// that goes on from it takes none that are older. Call it before orders pass.
+    pub fn note_limits(&mut self, now_ns: u64) {
+        let version = self.gate.limits().version;
+        if self.limits_noted != version {
+            self.limits_noted = version;
+            self.note(&Entry::Limits { version }, now_ns);
+        }
     }
 
     /// A person has compared the instrument with the venue: its orders may be sent again.

@@ -44,7 +44,7 @@ impl Rehearsal {
         let (id, now_ns) = (self.count, self.count * STEP_NS);
         let instrument = InstrumentIdx(0);
         let order = NewOrder::limit(instrument, Side::Buy, 100, PRICE);
-        let market = Market { reference: Some(PRICE), is_stale: false, heard_ns: now_ns };
+        let market = Market { reference: Some(PRICE), is_stale: false, heard_ns: now_ns, ..Market::default() };
         let (cursor, memory) = self.journal.parts();
         *cursor = self.start;
         let passage = Passage { table: &mut self.table, gate: &mut self.gate, cursor, memory };
@@ -67,6 +67,7 @@ fn wide() -> Box<Limits> {
     limits.instruments[0] = InstrumentLimits {
         qty_max: u32::MAX,
         collar_bps: 1,
+        spread_max_bps: 1_000,
         notional_max: i64::MAX,
         long_max: i64::MAX,
         short_max: 0,

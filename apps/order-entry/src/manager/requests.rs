@@ -217,8 +217,8 @@ impl<M: JournalMemory> OrderManager<M> {
         Ok(())
     }
 
-    /// The disk has failed: the intent is not sent, and no other is before a person arms again. The
-    /// journal has its client id, so that no other request may take it.
+    /// The disk has failed: neither the intent is sent nor any other one. The journal has its client
+    /// id, so that no other request may take it.
     #[cold]
     fn take_back(&mut self, intent: &Intent, now_ns: u64) {
         match *intent {
@@ -229,14 +229,14 @@ impl<M: JournalMemory> OrderManager<M> {
             }
             Intent::Cancel { .. } => return,
         }
-        self.disarm(now_ns);
+        self.disk_failed(now_ns);
     }
 
     /// The same of a new order.
     #[cold]
     fn take_back_new(&mut self, id: u64, now_ns: u64) {
         self.note(&Entry::Unsent { id }, now_ns);
-        self.disarm(now_ns);
+        self.disk_failed(now_ns);
     }
 
     /// Writes down why a request was refused. A strategy that repeats itself must not take the room

@@ -129,6 +129,16 @@ impl Order {
         if self.is_live() { self.qty.saturating_sub(self.cum) } else { 0 }
     }
 
+    /// Counts the orders of a table from the first one on, and wraps.
+    pub const fn serial(&self) -> u32 {
+        self.serial
+    }
+
+    /// Whether the order was opened before the one whose [`Order::serial`] is `serial`.
+    pub const fn is_before(&self, serial: u32) -> bool {
+        (self.serial.wrapping_sub(serial) as i32) < 0
+    }
+
     /// The price, as the venue accepted it last.
     pub const fn price(&self) -> Price {
         self.price

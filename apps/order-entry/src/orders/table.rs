@@ -354,6 +354,11 @@ impl OrderTable {
         self.orders[..self.used].iter().enumerate().filter(|(_, order)| order.is_live())
     }
 
+    /// Orders that were ever opened, as [`Order::serial`] counts them: the next one has this.
+    pub const fn opened(&self) -> u32 {
+        self.opened
+    }
+
     /// How many orders live.
     pub const fn live_count(&self) -> usize {
         self.live
@@ -375,10 +380,11 @@ impl OrderTable {
         if order.venue_ids.contains(&venue_id) {
             return;
         }
-        if order.venue_ids.is_full() {
-            self.by_venue.remove(order.venue_ids.remove(0));
-        }
+        let oldest = if order.venue_ids.is_full() { Some(order.venue_ids.remove(0)) } else { None };
         order.venue_ids.push(venue_id);
+        if let Some(oldest) = oldest {
+            self.forget_venue_id(slot, oldest);
+        }
         self.by_venue.insert(venue_id, slot as u32);
     }
 
@@ -412,12 +418,16 @@ impl OrderTable {
     fn forget(&mut self, slot: usize) {
         let order = &mut self.orders[slot];
         order.chain.drain(..).for_each(|id| self.by_client.remove(id));
-        // An id that another order was given since is that order's.
-        for id in order.venue_ids.drain(..) {
-            if self.by_venue.find(id) == Some(slot as u32) {
-                self.by_venue.remove(id);
-            }
+        for id in core::mem::take(&mut order.venue_ids) {
+            self.forget_venue_id(slot, id);
         }
-        *order = Order::default();
+        self.orders[slot] = Order::default();
+    }
+
+    /// An id that another order was given since is that order's.
+    fn forget_venue_id(&mut self, slot: usize, venue_id: u64) {
+        if self.by_venue.find(venue_id) == Some(slot as u32) {
+            self.by_venue.remove(venue_id);
+        }
     }
 }

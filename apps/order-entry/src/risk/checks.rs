@@ -345,8 +345,12 @@ fn check_terms(
         return Err(reject(Limit::NoReference, 0, 0));
     };
     // In 128 bits, where no product of two prices overflows.
+    let value = u128::from(reference.0.unsigned_abs());
+    if u128::from(market.spread.0.unsigned_abs()) * 10_000 > value * u128::from(limits.spread_max_bps) {
+        return Err(too_wide(limits, reference, market.spread));
+    }
     let distance = u128::from(price.0.abs_diff(reference.0)) * 10_000;
-    if distance > u128::from(reference.0.unsigned_abs()) * u128::from(limits.collar_bps) {
+    if distance > value * u128::from(limits.collar_bps) {
         return Err(off_collar(limits, reference, price));
     }
     let notional = notional(multiplier, qty, price);
@@ -356,10 +360,14 @@ fn check_terms(
     Ok(())
 }
 
+/// So many hundredths of a percent of a price.
+fn part(price: Price, bps: u16) -> i64 {
+    i64::try_from(i128::from(price.0.unsigned_abs()) * i128::from(bps) / 10_000).unwrap_or(i64::MAX)
+}
+
 /// The worst price inside the collar.
-fn edge(reference: Price, side: Side, collar_bps: u32) -> Price {
-    let width = i128::from(reference.0.unsigned_abs()) * i128::from(collar_bps) / 10_000;
-    let width = i64::try_from(width).unwrap_or(i64::MAX);
+fn edge(reference: Price, side: Side, collar_bps: u16) -> Price {
+    let width = part(reference, collar_bps);
     match side {
         Side::Buy => Price(reference.0.saturating_add(width)),
         Side::Sell => Price(reference.0.saturating_sub(width)),
@@ -376,6 +384,11 @@ pub(super) fn take_token(bucket: &mut Bucket, rate: Rate, now_ns: u64, limit: Li
 fn off_collar(limits: &InstrumentLimits, reference: Price, price: Price) -> RiskReject {
     let side = if price > reference { Side::Buy } else { Side::Sell };
     reject(Limit::Collar, edge(reference, side, limits.collar_bps).0, price.0)
+}
+
+#[cold]
+fn too_wide(limits: &InstrumentLimits, reference: Price, spread: Price) -> RiskReject {
+    reject(Limit::Spread, part(reference, limits.spread_max_bps), spread.0)
 }
 
 #[cold]

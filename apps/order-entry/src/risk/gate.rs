@@ -101,6 +101,37 @@ impl RiskGate {
         self.armed_for = throws;
     }
 
+    /// The count of the switch now.
+    pub(crate) fn kill_throws(&self) -> u64 {
+        self.kill.throws()
+    }
+
+    /// Takes all rates of orders and replaces for used up at `now_ns`, from when they drain: what
+    /// another process has sent a moment ago the venue counts too. Cancels wait for nothing.
+    pub(crate) fn fill_rates(&mut self, now_ns: u64) {
+        let Self { limits, exposures, levels, ports, units, .. } = self;
+        for (exposure, limits) in exposures.instruments.iter_mut().zip(&limits.instruments) {
+            exposure.orders_bucket = Bucket::full(limits.rates.orders, now_ns);
+        }
+        let of_ports = ports.iter_mut().zip(&limits.ports);
+        for (buckets, limits) in of_ports.chain(units.iter_mut().zip(&limits.units)) {
+            buckets.orders = Bucket::full(limits.orders, now_ns);
+        }
+        levels.fill_rates(limits, now_ns);
+    }
+
+    /// An order of these terms was sent at `at_ns`, by another process.
+    pub(crate) fn remember(
+        &mut self,
+        instrument: InstrumentIdx,
+        side: market::Side,
+        (qty, price): (u32, market::Price),
+        at_ns: u64,
+    ) {
+        let found = self.duplicates.find(super::duplicates::key(instrument, side, qty, price));
+        self.duplicates.insert(&found, at_ns, 0);
+    }
+
     /// Refuses orders and replaces from now on; cancels pass.
     pub fn disarm(&mut self) {
         self.armed_for = DISARMED;

@@ -146,6 +146,16 @@ impl Levels {
         Ok(tokens)
     }
 
+    /// Takes the rates of both levels for used up at `now_ns`.
+    pub(super) fn fill_rates(&mut self, limits: &Limits, now_ns: u64) {
+        for (strategy, of) in self.strategies.iter_mut().zip(&limits.strategies) {
+            strategy.orders = Bucket::full(of.orders, now_ns);
+        }
+        if let Some(firm) = &limits.firm {
+            self.firm_orders = Bucket::full(firm.orders, now_ns);
+        }
+    }
+
     #[inline]
     pub(super) fn commit(&mut self, strategy: StrategyIdx, tokens: &LevelTokens) {
         if let Some(of) = self.strategies.get_mut(usize::from(strategy.0)) {

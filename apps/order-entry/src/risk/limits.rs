@@ -25,7 +25,11 @@ pub struct InstrumentLimits {
     /// Quantity of one order. By default 0.
     pub qty_max: u32,
     /// Distance from the reference price, in hundredths of a percent of it. By default 0.
-    pub collar_bps: u32,
+    pub collar_bps: u16,
+    /// Distance of the best offer from the best bid, in hundredths of a percent of the reference
+    /// price: the middle of a wider book says nothing of what the instrument is worth, and each
+    /// order is refused. By default 0.
+    pub spread_max_bps: u16,
     /// Quantity times price times [`Multiplier`] of one order, in units of
     /// [`Price`](market::Price). By default 0.
     pub notional_max: i64,
@@ -145,8 +149,9 @@ pub struct SingleLimits {
     pub qty_max: u32,
     /// The greatest long position. Nothing may be sold short.
     pub long_max: i64,
-    /// Distance from the reference price, in hundredths of a percent of it.
-    pub collar_bps: u32,
+    /// Distance from the reference price, in hundredths of a percent of it. The best prices of a book
+    /// are at most twice as far from each other, so that both are within it.
+    pub collar_bps: u16,
     /// What all orders and all that was bought may cost; a single order, too.
     pub credit_max: Price,
     /// Orders a second, and as many cancels. A tenth of them may come at once.
@@ -170,7 +175,9 @@ impl From<SingleLimits> for Limits {
         let notional_max = credit_max.0;
         let mut limits = Self::zero(1, 1, 1);
         limits.version = 1;
-        limits.instruments[0] = InstrumentLimits { qty_max, collar_bps, notional_max, long_max, short_max: 0, rates };
+        let (spread_max_bps, short_max) = (collar_bps.saturating_mul(2), 0);
+        let own = InstrumentLimits { qty_max, collar_bps, spread_max_bps, notional_max, long_max, short_max, rates };
+        limits.instruments[0] = own;
         (limits.ports[0], limits.units[0]) = (rates, rates);
         limits.account = AccountLimits {
             buy_credit_max: credit_max.0,

@@ -73,6 +73,9 @@ pub struct Market {
     /// The price that the collar surrounds: the last trade, the middle of the best bid and offer,
     /// or the reference of the limit up/limit down band. Without one each order is refused.
     pub reference: Option<Price>,
+    /// Where the reference is the middle of the best bid and offer: the distance between them; else
+    /// 0.
+    pub spread: Price,
     /// The book has a gap, or its feed is not trusted.
     pub is_stale: bool,
     /// When the feed last delivered anything, heartbeats included.

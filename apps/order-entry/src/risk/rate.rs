@@ -57,6 +57,11 @@ impl Bucket {
     /// Without a message.
     pub(super) const EMPTY: Self = Self { empty_ns: 0 };
 
+    /// As full at `now_ns` as `rate` lets it be.
+    pub(super) const fn full(rate: Rate, now_ns: u64) -> Self {
+        Self { empty_ns: now_ns.saturating_add(rate.depth_ns) }
+    }
+
     /// The bucket with one message more, for [`Bucket::commit`].
     #[inline]
     pub(super) fn with_one(&mut self, rate: Rate, now_ns: u64) -> Result<Self, Overflow> {

@@ -71,11 +71,13 @@ pub enum Limit {
     StrategyStopped,
     /// Requests that the venue has not answered.
     InFlight,
+    /// The distance between the best prices, whose middle would be the reference price.
+    Spread,
 }
 
 impl Limit {
     /// All of them, for counters and tables.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::KillSwitch,
         Self::Disarmed,
         Self::UnknownInstrument,
@@ -106,6 +108,7 @@ impl Limit {
         Self::FirmRate,
         Self::StrategyStopped,
         Self::InFlight,
+        Self::Spread,
     ];
 
     /// The name in reports and in the journal.
@@ -141,13 +144,16 @@ impl Limit {
             Self::FirmRate => "rate of the firm",
             Self::StrategyStopped => "stopped",
             Self::InFlight => "requests in flight",
+            Self::Spread => "spread of the book",
         }
     }
 
     /// What the two values of a reject count.
     const fn unit(self) -> Unit {
         match self {
-            Self::Collar | Self::Notional | Self::BuyCredit | Self::SellCredit | Self::SelfMatch => Unit::Money,
+            Self::Collar | Self::Notional | Self::BuyCredit | Self::SellCredit | Self::SelfMatch | Self::Spread => {
+                Unit::Money
+            }
             Self::SilentFeed | Self::Duplicate => Unit::Nanoseconds,
             Self::InstrumentRate | Self::PortRate | Self::UnitRate | Self::StrategyRate | Self::FirmRate => {
                 Unit::Messages

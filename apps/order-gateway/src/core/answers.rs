@@ -33,6 +33,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     pub fn disconnected(&mut self) {
         self.session.disconnected();
         self.manager.disconnected();
+        self.rewind_cancels();
     }
 
     /// Heartbeats and timeouts of the session.
@@ -90,11 +91,8 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
                 self.watch_mass_cancel(message, &events);
                 match message {
                     VenueMessage::Settled { .. } => {
-                        // The line may have broken before the cancels of a thrown switch arrived.
-                        if self.mass_cancel.is_killed && self.manager.orders().live_count() > 0 {
-                            self.mass_cancel.begin();
-                        }
-                        // Likewise those of a strategy that is stopped.
+                        // The line may have broken before cancels arrived.
+                        self.cancel_all_again();
                         self.stopped.begin();
                         StrategyEvent::SessionOpen
                     }

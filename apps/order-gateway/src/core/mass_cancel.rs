@@ -1,8 +1,8 @@
-//! The cancel of all orders: a person's or a strategy's once, a thrown kill switch's until no order
-//! lives.
+//! The cancel of all orders: a person's or a strategy's once, and again behind a line that broke; a
+//! thrown kill switch's until no order lives.
 
 use order_entry::journal::{JournalMemory, Killed};
-use order_entry::orders::{OrderEvent, VenueEvent, VenueMessage};
+use order_entry::orders::{Order, OrderEvent, VenueEvent, VenueMessage};
 use order_entry::session::{SendError, VenueSession};
 use order_entry::{OrderEvents, Refusal};
 
@@ -40,9 +40,9 @@ pub(super) struct MassCancel {
     count: Option<u32>,
     /// Orders that were canceled since it was sent.
     canceled: u32,
-    /// Only orders with lower client ids are canceled: one that was sent behind a person's or a
-    /// strategy's mass cancel is not meant.
-    below: u64,
+    /// The orders that a person or a strategy wants canceled are those that were opened before this
+    /// one; `None` once all of them have ended.
+    before: Option<u32>,
     began_ns: u64,
     pause_ns: u64,
 }
@@ -61,7 +61,7 @@ impl MassCancel {
         id: None,
         count: None,
         canceled: 0,
-        below: u64::MAX,
+        before: None,
         began_ns: 0,
         pause_ns: PAUSE_NS,
     };
@@ -73,12 +73,27 @@ impl MassCancel {
     /// one.
     pub(super) const fn begin(&mut self) {
         (self.is_due, self.next, self.is_each) = (true, 0, false);
-        (self.id, self.below) = (None, u64::MAX);
+        self.id = None;
     }
 
     /// The same, each order by itself.
     const fn begin_each(&mut self) {
         (self.is_due, self.next, self.is_each) = (true, 0, true);
+    }
+
+    /// Somebody arms: the switch is lifted. A cancel of a person goes on.
+    pub(super) const fn lift(&mut self) {
+        if self.is_killed {
+            *self = Self { before: self.before, ..Self::NONE };
+        }
+    }
+
+    /// Whether the order is among those that are to be canceled.
+    const fn is_of(&self, order: &Order) -> bool {
+        match self.before {
+            Some(serial) if !self.is_killed => order.is_before(serial),
+            _ => true,
+        }
     }
 
     /// Orders live, although they were canceled. By a thrown switch: whatever became of the
@@ -124,8 +139,8 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// The switch is thrown, until somebody arms.
     pub(super) fn stay_killed(&mut self, killed: Killed) {
         // Who throws it again does not put the end of the session off, nor open the session.
-        let MassCancel { killed_ns, is_of_journal, open_ns, is_line_broken, .. } = self.mass_cancel;
-        self.mass_cancel = MassCancel { killed_ns, is_of_journal, open_ns, is_line_broken, ..MassCancel::KILL };
+        let MassCancel { killed_ns, is_of_journal, open_ns, is_line_broken, before, .. } = self.mass_cancel;
+        self.mass_cancel = MassCancel { killed_ns, is_of_journal, open_ns, is_line_broken, before, ..MassCancel::KILL };
         self.killed = Some(killed);
         self.notice(Notice::Killed(killed));
     }
@@ -134,7 +149,35 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// order. What cannot be written now is done when the line has room.
     pub(crate) fn send_cancel_all(&mut self, now_ns: u64) {
         self.mass_cancel.begin();
+        self.mass_cancel.before = Some(self.manager.orders().opened());
         self.go_on_canceling(now_ns);
+    }
+
+    /// The line broke: what it had of the cancels may be lost, so that those which stopped half-way
+    /// begin anew, each by itself. A person knows which orders live on.
+    pub(super) fn rewind_cancels(&mut self) {
+        let live = self.wanted_canceled();
+        if live > 0 && !self.mass_cancel.is_killed {
+            self.mass_cancel.begin_each();
+            self.notice(Notice::CancelAgain { live });
+        }
+    }
+
+    /// The session is open again: cancels that the line may have lost are sent again.
+    pub(super) fn cancel_all_again(&mut self) {
+        if self.mass_cancel.is_killed && self.manager.orders().live_count() > 0 {
+            self.mass_cancel.begin();
+        } else if self.wanted_canceled() > 0 {
+            self.mass_cancel.begin_each();
+        } else {
+            self.mass_cancel.before = None;
+        }
+    }
+
+    /// How many orders live that a person or a strategy wanted canceled.
+    fn wanted_canceled(&self) -> usize {
+        let Some(serial) = self.mass_cancel.before else { return 0 };
+        self.manager.orders().live().filter(|(_, order)| order.is_before(serial)).count()
     }
 
     /// Without room nothing is written, to the line or to the journal.
@@ -159,7 +202,6 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         if sent == Ok(true) {
             let mass_cancel = &mut self.mass_cancel;
             (mass_cancel.id, mass_cancel.count, mass_cancel.canceled) = (Some(id), None, 0);
-            mass_cancel.below = if mass_cancel.is_killed { u64::MAX } else { id };
         }
         sent
     }
@@ -167,9 +209,8 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// Whether the line took the cancels of all orders that are left.
     fn cancel_each(&mut self, now_ns: u64) -> bool {
         for slot in self.mass_cancel.next..self.manager.orders().used() {
-            let below = self.mass_cancel.below;
-            let order = self.manager.orders().get(slot);
-            if order.is_none_or(|order| !order.is_live() || order.accepted_id() >= below) {
+            let of = self.manager.orders().get(slot).filter(|order| order.is_live());
+            if !of.is_some_and(|order| self.mass_cancel.is_of(order)) {
                 continue;
             }
             match self.cancel_past_rates(slot, self.mass_cancel.is_each, now_ns) {

@@ -250,9 +250,37 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         let is_armed = self.manager.arm_for(throws, now_ns);
         if is_armed {
             self.throws = throws;
-            (self.mass_cancel, self.killed) = (MassCancel::NONE, None);
+            self.killed = None;
+            self.mass_cancel.lift();
         }
         is_armed
+    }
+
+    /// Whether the journal's disk has failed: no order passes, whoever arms.
+    pub const fn has_disk_failed(&self) -> bool {
+        self.manager.has_disk_failed()
+    }
+
+    /// Whether a stop is written down and is to be on the disk, as [`OrderManager::is_sync_due`]
+    /// says it.
+    pub const fn is_sync_due(&self) -> bool {
+        self.manager.is_sync_due()
+    }
+
+    /// Another thread has it on the disk.
+    pub(crate) const fn take_sync_due(&mut self) -> bool {
+        self.manager.take_sync_due()
+    }
+
+    /// Has it on the disk. It blocks.
+    pub fn sync(&mut self, now_ns: u64) {
+        self.manager.sync(now_ns);
+    }
+
+    /// Writes down which limits are in force, as [`OrderManager::note_limits`]. Call it before
+    /// orders pass.
+    pub fn note_limits(&mut self, now_ns: u64) {
+        self.manager.note_limits(now_ns);
     }
 
     /// Refuses orders from now on. Live orders stay.
@@ -284,7 +312,8 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         self.manager.set_standby(id, now_ns)
     }
 
-    /// Cancels all orders, past the rates of the gate. New ones pass as before.
+    /// Cancels all orders, past the rates of the gate. New ones pass as before. Where the line
+    /// breaks, those that live then and lived now are canceled again when the session is open.
     pub fn cancel_all(&mut self, now_ns: u64) {
         self.send_cancel_all(now_ns);
     }
@@ -374,6 +403,13 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         self.poll_unanswered(now_ns);
         self.poll_kill(now_ns);
         self.poll_stopped(now_ns);
+    }
+
+    /// Has memory and code of the next order in the cache, and changes nothing. Call it when nothing
+    /// is urgent, behind what was done: some 800 instructions.
+    pub fn warm(&mut self) {
+        self.manager.warm(self.session.next_id());
+        self.manager.rehearse();
     }
 
     /// Asks the venue to end the connection.

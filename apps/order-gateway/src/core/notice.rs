@@ -25,6 +25,12 @@ pub enum Notice {
     UnknownExecution,
     /// An order that had ended lives, and there is no room to reserve for it.
     Unreserved,
+    /// The connection broke behind a cancel of all orders, of which so many live: they are canceled
+    /// again when the session is open.
+    CancelAgain {
+        /// How many.
+        live: usize,
+    },
     /// A thrown switch would end the connection, and so many orders live that end with their
     /// cancels alone.
     LineKept {
@@ -49,6 +55,10 @@ impl fmt::Display for Notice {
             Self::UnknownOrder => f.write_str("the venue has an order of ours that the journal does not have"),
             Self::Unreserved => {
                 f.write_str("an order that had ended lives, and its side rests at too many prices to reserve for it")
+            }
+            Self::CancelAgain { live } => {
+                f.write_str("the connection broke behind a cancel of all orders: ")?;
+                return write!(f, "{live} of them live, and are canceled again when the session is open");
             }
             Self::LineKept { live } => {
                 f.write_str("the connection does not end behind the kill switch: ")?;

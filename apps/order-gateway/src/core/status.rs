@@ -39,8 +39,10 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         let refused = self.last_refusal().map_or_else(String::new, |refusal| {
             format!("; {} refused by the venue, the last one {refusal}", counts.refused_by_venue)
         });
+        let percent = self.journal().percent_used();
         format!(
-            "{gate}{stopped}; session {session}; {live} live orders, {in_doubt} in doubt; {} alarms, {} unread{by_us}{refused}",
+            "{gate}{stopped}; session {session}; {live} live orders, {in_doubt} in doubt; {} alarms, {} unread; requests \
+             have used {percent} % of the journal{by_us}{refused}",
             counts.alarms, counts.unread
         )
     }

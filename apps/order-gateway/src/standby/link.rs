@@ -101,9 +101,10 @@ impl StandbyLink {
     }
 
     /// How many of the `len` bytes that wait for the venue may leave: those whose records, which
-    /// end where the journal does at the latest, the standby has.
-    pub fn sendable<M: JournalMemory>(&mut self, len: usize, journal: &Journal<M>, now_ns: u64) -> usize {
-        if !self.primary.may_send(now_ns) || len == 0 || self.hands_over.is_some() {
+    /// end where the journal does at the latest, the standby has. `clock` reads the time: a turn
+    /// that stood still may have outlasted the grants.
+    pub fn sendable<M: JournalMemory>(&mut self, len: usize, journal: &Journal<M>, clock: impl Fn() -> u64) -> usize {
+        if len == 0 || self.hands_over.is_some() || !self.primary.may_send(clock()) {
             return 0;
         }
         let (bytes, records) = *self.barrier.get_or_insert((len, journal.end()));
@@ -111,11 +112,26 @@ impl StandbyLink {
             Some(writer) => {
                 // A failure is seen, and said, in the next turn.
                 let _ = writer.write(&mut self.primary, journal);
-                writer.lets(&self.primary, records)
+                // The WRITEs took their time.
+                writer.lets(&self.primary, records) && self.primary.may_send(clock())
             }
             None => self.primary.has(records),
         };
         if is_there { bytes } else { 0 }
+    }
+
+    /// Whether the standby has all of `journal`, or there is none. What it lacks is on its way when
+    /// this returns, as far as its connection takes it.
+    pub(crate) fn push<M: JournalMemory>(&mut self, journal: &Journal<M>) -> bool {
+        match &mut self.writer {
+            // A failure is seen, and said, in the next turn.
+            Some(writer) => _ = writer.write(&mut self.primary, journal),
+            None => {
+                self.primary.frame_all(journal);
+                let _ = self.flush();
+            }
+        }
+        self.primary.has(journal.end())
     }
 
     /// The venue's line took `len` bytes.

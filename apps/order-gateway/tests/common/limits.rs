@@ -10,6 +10,7 @@ pub fn limits() -> Box<Limits> {
     limits.instruments[0] = InstrumentLimits {
         qty_max: 1_000,
         collar_bps: 500,
+        spread_max_bps: 1_000,
         notional_max: i64::MAX,
         long_max: 5_000,
         short_max: 5_000,

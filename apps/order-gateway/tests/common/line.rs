@@ -29,6 +29,8 @@ pub struct Line {
     pub out: Vec<u8>,
     /// What a new order writes.
     pub order: &'static [u8],
+    /// What a cancel writes.
+    pub cancel: &'static [u8],
     /// What was sent.
     pub left: Vec<u8>,
 }
@@ -36,7 +38,7 @@ pub struct Line {
 impl Line {
     pub fn new() -> Self {
         let (said, canceled, symbols) = (VecDeque::new(), Vec::new(), Vec::new());
-        let (out, order, left) = (Vec::new(), &b""[..], Vec::new());
+        let (out, order, cancel, left) = (Vec::new(), &b""[..], &b""[..], Vec::new());
         Self {
             next_id: 1,
             room: usize::MAX,
@@ -48,6 +50,7 @@ impl Line {
             is_closed: false,
             out,
             order,
+            cancel,
             left,
         }
     }
@@ -128,6 +131,7 @@ impl VenueSession for Line {
     fn cancel_order(&mut self, _now_ns: u64, target: &WireTarget) -> Result<(), SendError> {
         self.take_id()?;
         self.canceled.push(target.id);
+        self.out.extend_from_slice(self.cancel);
         self.symbols.push(target.symbol);
         Ok(())
     }

@@ -93,6 +93,7 @@ pub fn limits() -> Box<Limits> {
     let wide = InstrumentLimits {
         qty_max: 10_000,
         collar_bps: 5_000,
+        spread_max_bps: 1_000,
         long_max: 1_000_000,
         short_max: 1_000_000,
         ..limits.instruments[0]

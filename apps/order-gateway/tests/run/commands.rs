@@ -6,6 +6,7 @@ use order_entry::Refusal;
 use order_entry::orders::{Alarm, VenueEvent};
 use order_entry::risk::{KillSwitch, Limit};
 use order_gateway::control::Command;
+use order_gateway::{Audit, Direction};
 
 use super::common::{Buyer, SECOND, STOCK, book, limits};
 use super::{TestRun, run, turn};
@@ -52,7 +53,55 @@ fn disarm_refuses_new_orders_and_leaves_live_ones() {
 fn status_counts_live_orders() {
     let (answer, answers) = channel();
     told(Command::Status(answer));
-    assert_eq!(answers.recv().unwrap(), "armed; session open; 2 live orders, 0 in doubt; 0 alarms, 0 unread");
+    assert_eq!(
+        answers.recv().unwrap(),
+        "armed; session open; 2 live orders, 0 in doubt; 0 alarms, 0 unread; requests have used 0 % of the journal"
+    );
+}
+
+/// Nobody reads the pipe that the log is written to.
+#[test]
+fn status_says_what_the_audit_log_lacks() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let from = path.clone();
+    let (begin, begun) = channel::<()>();
+    let reader = std::thread::spawn(move || {
+        let mut log = std::fs::File::open(from).unwrap();
+        begun.recv().unwrap();
+        std::io::copy(&mut log, &mut std::io::sink()).unwrap();
+    });
+    let mut audit = Audit::start(&path).unwrap();
+    audit.record(Direction::Out, &vec![b'x'; 16 << 20], 5);
+    let lost = audit.lost();
+    let ((mut run, _), (sender, receiver)) = (run(&KillSwitch::new(), Buyer::default()), channel());
+    (run.audit, run.commands) = (Some(audit), Some(receiver));
+    let (answer, answers) = channel();
+    sender.send(Command::Status(answer)).unwrap();
+    turn(&mut run);
+    let status = answers.recv().unwrap();
+    assert!(lost > 0 && status.ends_with(&format!("; the audit log lacks {lost} cells")), "{status}");
+    begin.send(()).unwrap();
+    drop(run);
+    reader.join().unwrap();
+}
+
+#[test]
+fn journal_that_fills_is_told_once_and_is_in_the_status() {
+    let ((mut run, _), (sender, receiver)) = (run(&KillSwitch::new(), Buyer::default()), channel());
+    run.commands = Some(receiver);
+    assert!(turn(&mut run).is_empty());
+    while run.gateway.core().journal().percent_used() < 80 {
+        run.gateway.core_mut().disarm(SECOND);
+    }
+    let said = turn(&mut run);
+    assert!(said[0].starts_with("requests have used 80 % of the journal's room"), "{said:?}");
+    assert!(turn(&mut run).is_empty());
+    let (answer, answers) = channel();
+    sender.send(Command::Status(answer)).unwrap();
+    turn(&mut run);
+    assert!(answers.recv().unwrap().ends_with("requests have used 80 % of the journal"));
 }
 
 #[test]

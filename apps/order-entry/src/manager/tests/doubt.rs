@@ -34,7 +34,7 @@ fn order_that_lives_again_without_room_for_its_reservation_stops_orders_and_its_
     let journal = Journal::create(vec![0; 1 << 14], 1, 0, 0).unwrap();
     let mut manager = OrderManager::new(ManagerConfig { orders, ..config() }, journal);
     manager.arm(1);
-    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 100 };
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 100, ..Market::default() };
     for id in 1..=17 {
         let price = if id == 1 { TEN } else { Price(TEN.0 - 50 * id) };
         let order = NewOrder::limit(InstrumentIdx(0), Side::Buy, 10, price);
@@ -81,7 +81,7 @@ fn order_behind_a_gap_is_not_unsent_because_a_venue_that_tells_no_ids_said_nothi
     buy(&mut manager, 1, 100).unwrap();
     buy(&mut manager, 2, 100).unwrap();
     take(&mut manager, 1, 2, VenueEvent::Accepted { venue_id: 9 });
-    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 20 };
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 20, ..Market::default() };
     manager.replace(1, 3, (50, TEN), (&market, Route::default()), 20).unwrap();
     manager.disconnected();
     manager.unread(7, b"what the venue said of one of them", 30);
@@ -153,7 +153,7 @@ fn status_of_terms_before_a_replace_says_nothing_of_those_in_force() {
     let mut manager = manager(1 << 12);
     buy(&mut manager, 1, 100).unwrap();
     take(&mut manager, 1, 1, VenueEvent::Accepted { venue_id: 9 });
-    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 20 };
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 20, ..Market::default() };
     manager.replace(0, 2, (200, TEN), (&market, Route::default()), 20).unwrap();
     take(&mut manager, 2, 2, VenueEvent::Replaced { id: 2, venue_id: 9 });
     status(&mut manager, 1, 100);

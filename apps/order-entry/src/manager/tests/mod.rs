@@ -21,6 +21,7 @@ fn limits() -> Limits {
     limits.instruments[0] = InstrumentLimits {
         qty_max: 500,
         collar_bps: 100,
+        spread_max_bps: 1_000,
         notional_max: i64::MAX,
         long_max: 1_000,
         short_max: 0,
@@ -51,7 +52,7 @@ fn manager(journal_len: usize) -> OrderManager<Vec<u8>> {
 
 fn buy(manager: &mut OrderManager<Vec<u8>>, id: u64, qty: u32) -> Result<usize, Refusal> {
     let order = NewOrder::limit(InstrumentIdx(0), Side::Buy, qty, TEN);
-    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 10 * id };
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 10 * id, ..Market::default() };
     manager.new_order(id, SYMBOL, &order, &market, 10 * id)
 }
 
@@ -77,7 +78,7 @@ fn order_that_passed_stands_in_the_journal_and_holds_its_shares() {
 fn order_that_the_line_does_not_take_is_written_down_and_holds_nothing() {
     let mut manager = manager(4_096);
     let order = NewOrder::limit(InstrumentIdx(0), Side::Buy, 100, TEN);
-    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 10 };
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 10, ..Market::default() };
     assert_eq!(manager.send_order(1, SYMBOL, &order, &market, 10, || false), Err(Refusal::Unsent));
     assert!(matches!(entries(&manager)[1..], [Entry::Intent(Intent::New { id: 1, .. }), Entry::Unsent { id: 1 }]));
     assert_eq!((manager.orders().live_count(), manager.risk().open_qty(InstrumentIdx(0))), (0, Some((0, 0))));
@@ -89,7 +90,7 @@ fn order_that_the_line_does_not_take_is_written_down_and_holds_nothing() {
 fn order_without_room_in_the_journal_is_not_sent_and_uses_no_rate() {
     let mut manager = manager(HEADER_LEN + 48);
     let order = NewOrder::limit(InstrumentIdx(0), Side::Buy, 100, TEN);
-    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 10 };
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 10, ..Market::default() };
     let refusal = manager.send_order(1, SYMBOL, &order, &market, 10, || panic!("it was sent"));
     assert!(matches!(refusal, Err(Refusal::Journal(_))), "{refusal:?}");
     assert_eq!((manager.risk().counts().passed, manager.risk().open_qty(InstrumentIdx(0))), (0, Some((0, 0))));
@@ -119,7 +120,7 @@ fn request_beyond_those_that_the_venue_may_leave_unanswered_is_refused_until_it_
     assert_eq!(manager.cancel(slot, Route::default(), 40), Ok(1), "a cancel passes");
     take(&mut manager, 1, 1, VenueEvent::Accepted { venue_id: 5 });
     // A replace counts as well.
-    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 50 };
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 50, ..Market::default() };
     let second = manager.orders().find(OrderKey::Client(2)).unwrap();
     let replace = |manager: &mut OrderManager<Vec<u8>>, id: u64| {
         manager.replace(second, id, (20 + id as u32, TEN), (&market, Route::default()), 50)
@@ -256,7 +257,7 @@ fn short_sale_is_known_as_one_after_a_restart() {
     let fill = VenueEvent::Filled { exec: crate::orders::ExecId::from_number(9), qty: 100, price: TEN };
     buy(&mut manager, 1, 100).unwrap();
     take(&mut manager, 1, 1, fill);
-    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 100 };
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 100, ..Market::default() };
     for id in [2, 3] {
         let order = NewOrder::limit(InstrumentIdx(0), Side::Sell, 60, TEN);
         manager.new_order(id, SYMBOL, &order, &market, 100 * id).unwrap();
@@ -273,7 +274,7 @@ fn replace_and_cancel_name_the_accepted_order() {
     let mut manager = manager(4_096);
     let slot = buy(&mut manager, 1, 100).unwrap();
     take(&mut manager, 1, 1, VenueEvent::Accepted { venue_id: 5 });
-    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 30 };
+    let market = Market { reference: Some(TEN), is_stale: false, heard_ns: 30, ..Market::default() };
     let target = manager.replace(slot, 2, (150, TEN), (&market, Route::default()), 30);
     assert_eq!(target, Ok(1));
     assert_eq!(manager.risk().open_qty(InstrumentIdx(0)), Some((150, 0)));

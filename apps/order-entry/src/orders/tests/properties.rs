@@ -14,7 +14,8 @@ fn limits() -> Box<Limits> {
     let rates = RateLimits { orders: rate, cancels: rate };
     let instrument = InstrumentLimits {
         qty_max: u32::MAX,
-        collar_bps: u32::MAX,
+        collar_bps: u16::MAX,
+        spread_max_bps: 1_000,
         notional_max: i64::MAX,
         long_max: i64::MAX,
         short_max: i64::MAX,
@@ -32,7 +33,7 @@ fn limits() -> Box<Limits> {
     Box::new(limits)
 }
 
-const MARKET: Market = Market { reference: Some(PRICE), is_stale: false, heard_ns: 0 };
+const MARKET: Market = Market { reference: Some(PRICE), spread: Price(0), is_stale: false, heard_ns: 0 };
 
 #[derive(Clone, Debug)]
 enum Step {

@@ -56,6 +56,19 @@ fn oldest_id_of_a_long_chain_is_forgotten() {
     assert_eq!(fill(&mut table, 2, 1, 10).alarm, None);
 }
 
+/// The venue uses its ids again, and the first order gets more of them than it keeps.
+#[test]
+fn venue_id_that_another_order_was_given_since_is_not_forgotten_with_the_first_ones_oldest() {
+    let mut table = one_live();
+    assert_eq!(open(&mut table, 20), Ok(1));
+    by_id(&mut table, 20, VenueEvent::Accepted { venue_id: 901 });
+    for id in 2..8 {
+        replace(&mut table, id, 100);
+        replaced(&mut table, id);
+    }
+    assert_eq!(table.find(OrderKey::Venue(901)), Some(1));
+}
+
 #[test]
 fn order_that_was_not_sent_ends() {
     let mut table = one_sent();

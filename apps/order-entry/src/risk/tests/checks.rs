@@ -181,6 +181,20 @@ fn price_beyond_the_collar_is_refused_on_both_sides_of_the_reference() {
     pass(&mut gate, 1, &buy(1, Price(950_000)));
 }
 
+/// Its middle of 12.50 would let an order pass at 25 percent from either side.
+#[test]
+fn book_that_is_too_wide_gives_no_reference_and_its_order_is_refused_by_the_limits_name() {
+    let mut gate = gate_with(|limits| {
+        (limits.instruments[1].collar_bps, limits.instruments[1].spread_max_bps) = (500, 1_000);
+    });
+    let wide = |spread| Market { reference: Some(dollars(100)), spread, ..market() };
+    let order = buy(100, dollars(100));
+    let refusal = gate.check_new(0, &order, &wide(Price(dollars(10).0 + 1)), SECOND).unwrap_err();
+    assert_eq!((refusal.limit, refusal.allowed, refusal.value), (Limit::Spread, dollars(10).0, dollars(10).0 + 1));
+    assert!(refusal.to_string().starts_with("spread of the book: the limit is 10"), "{refusal}");
+    assert_eq!(gate.check_new(0, &order, &wide(dollars(10)), SECOND), Ok(()));
+}
+
 #[test]
 fn collar_surrounds_a_negative_reference() {
     let mut gate = gate(wide());

@@ -22,6 +22,7 @@ pub(super) fn wide() -> Box<Limits> {
     let instrument = InstrumentLimits {
         qty_max: 1_000,
         collar_bps: 500,
+        spread_max_bps: 1_000,
         notional_max: 1_000_000 * Price::SCALE,
         long_max: 5_000,
         short_max: 5_000,
@@ -61,7 +62,7 @@ pub(super) const fn dollars(dollars: i64) -> Price {
 }
 
 pub(super) fn market() -> Market {
-    Market { reference: Some(dollars(100)), is_stale: false, heard_ns: SECOND }
+    Market { reference: Some(dollars(100)), is_stale: false, heard_ns: SECOND, ..Market::default() }
 }
 
 pub(super) fn buy(qty: u32, price: Price) -> NewOrder {
