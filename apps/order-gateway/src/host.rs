@@ -58,8 +58,8 @@ pub trait Host: fmt::Debug {
     /// The time, in nanoseconds that never go back.
     fn now_ns(&self) -> u64;
 
-    /// The same, read from a clock in this call: [`Host::now_ns`] may be that of the turn, and stand
-    /// still while the turn does. For what must not happen late: whether a lease still holds.
+    /// The same, read from a clock in this call: [`Host::now_ns`] may be that of the turn, and
+    /// stand still while the turn does. For what must not happen late: whether a lease still holds.
     fn clock_ns(&self) -> u64 {
         self.now_ns()
     }

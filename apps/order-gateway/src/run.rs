@@ -38,8 +38,8 @@ const LEAVE_NS: u64 = 1_000_000_000;
 const LEAVE_PAUSE: Duration = Duration::from_millis(1);
 /// A person is told when requests have used so much of the journal.
 const FULL_PERCENT: u64 = 80;
-/// Without a thread for it, a stop is on the disk after this time, whatever still waits for the line
-/// or for the standby.
+/// Without a thread for it, a stop is on the disk after this time, whatever still waits for the
+/// line or for the standby.
 const STOP_SYNC_NS: u64 = 1_000_000_000;
 
 const FENCED: &str = "the standby grants nothing: the venue's connection is closed until it does, or until a person who \
@@ -87,8 +87,8 @@ pub struct Run<T, S, M> {
     pub quotes: Option<Quotes>,
     /// The log of raw bytes. By default none.
     pub audit: Option<Audit>,
-    /// The thread that writes the journal to its disk. By default none: then a stop is synced in the
-    /// turn, when its cancels have left.
+    /// The thread that writes the journal to its disk. By default none: then a stop is synced in
+    /// the turn, when its cancels have left.
     pub sync: Option<JournalSync>,
     /// What people say. By default nothing.
     pub commands: Option<Receiver<Command>>,

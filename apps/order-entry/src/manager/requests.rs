@@ -217,8 +217,8 @@ impl<M: JournalMemory> OrderManager<M> {
         Ok(())
     }
 
-    /// The disk has failed: neither the intent is sent nor any other one. The journal has its client
-    /// id, so that no other request may take it.
+    /// The disk has failed: neither the intent is sent nor any other one. The journal has its
+    /// client id, so that no other request may take it.
     #[cold]
     fn take_back(&mut self, intent: &Intent, now_ns: u64) {
         match *intent {

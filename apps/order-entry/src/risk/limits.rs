@@ -149,8 +149,8 @@ pub struct SingleLimits {
     pub qty_max: u32,
     /// The greatest long position. Nothing may be sold short.
     pub long_max: i64,
-    /// Distance from the reference price, in hundredths of a percent of it. The best prices of a book
-    /// are at most twice as far from each other, so that both are within it.
+    /// Distance from the reference price, in hundredths of a percent of it. The best prices of a
+    /// book are at most twice as far from each other, so that both are within it.
     pub collar_bps: u16,
     /// What all orders and all that was bought may cost; a single order, too.
     pub credit_max: Price,

@@ -405,8 +405,8 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         self.poll_stopped(now_ns);
     }
 
-    /// Has memory and code of the next order in the cache, and changes nothing. Call it when nothing
-    /// is urgent, behind what was done: some 800 instructions.
+    /// Has memory and code of the next order in the cache, and changes nothing. Call it when
+    /// nothing is urgent, behind what was done: some 800 instructions.
     pub fn warm(&mut self) {
         self.manager.warm(self.session.next_id());
         self.manager.rehearse();
