@@ -99,6 +99,9 @@ fn program_that_is_stopped_keeps_no_frames_from_the_others_of_its_connectx() {
     let Some(rig) = connectx(test) else { return };
     let (stopped, _other) = (server(&rig, "udp", 7_005), server(&rig, "udp", 7_006));
     [7_005, 7_006].iter().for_each(|port| datagram(&rig, *port));
+    // The broker writes its counters in its turns.
+    wait_until("two queues are counted", || counter(&rig, "broker", "queues_lent") == 2);
+    assert!(counter(&rig, "broker", "packet_buffers") > 0);
     signal(stopped.0.id(), "-STOP");
     // More than its ring has buffers.
     let sender = rig.wire.socket((THEIRS, 0));
