@@ -17,7 +17,7 @@ mod prefetch;
 mod roce_port;
 
 pub use counters::DeviceRows;
-pub use node::{NodeCounters, RoceNode, subscription};
+pub use node::{NodeCounters, RoceNode, group_subscription, subscription};
 pub use path::{PathError, PathState, config_of, first_psn, largest_mtu, mtu_of};
 pub use roce_port::{RocePort, RocePortOptions};
 

@@ -6,7 +6,7 @@ use wirepath::counters::Scope;
 use wirepath::device::Offload;
 use wirepath::mem::{Mbuf, Pool};
 use wirepath::pipeline::{App, AppError, Cx, Datagram};
-use wirepath::port::{Subscription, udp};
+use wirepath::port::{Subscription, multicast, udp};
 use wirepath::proto::ConsumerId;
 use wirepath::time::Instant;
 
@@ -28,6 +28,23 @@ const PLACES_PER_TURN: u32 = 16;
 /// What a port is subscribed to for RoCEv2: datagrams to UDP port 4791 of any address of ours.
 pub fn subscription() -> Subscription {
     udp(Ipv4Addr::UNSPECIFIED, ROCE_PORT)
+}
+
+/// What a port is subscribed to beside that, for the datagrams of a multicast group: the group is
+/// joined, and each queue pair takes them that is attached to it ([`Device::attach_multicast`]).
+///
+/// ```
+/// use rdma::port::{RoceNode, group_subscription, subscription};
+/// use rdma::roce::DeviceConfig;
+/// use wirepath::prelude::*;
+///
+/// let port = Port::open("memory:group")?.address([192, 0, 2, 1], 24).log(|_| ());
+/// let port = port.subscribe(subscription()).subscribe(group_subscription([239, 1, 1, 1]));
+/// let _port = port.embed(RoceNode::new(&DeviceConfig::default()))?;
+/// # wirepath::Result::<()>::Ok(())
+/// ```
+pub fn group_subscription(group: impl Into<Ipv4Addr>) -> Subscription {
+    multicast(group, ROCE_PORT)
 }
 
 /// A RoCE device on the port of a worker.

@@ -53,6 +53,29 @@ impl RoceNode {
     pub fn path(&self, destination: Ipv4Addr, cx: &mut Cx<'_>) -> Result<PathState, PathError> {
         path_to(destination, cx)
     }
+
+    /// The way to a multicast group on the link, for an address handle, whose datagrams go to
+    /// [`Qpn::MULTICAST`](crate::wire::qpn::Qpn::MULTICAST). No router hands them on: another hop
+    /// limit is the caller's to set.
+    ///
+    /// # Errors
+    /// [`PathError`]: the address is no group, or no address of ours is there to send from.
+    pub fn group_path(&self, group: Ipv4Addr, cx: &Cx<'_>) -> Result<Path, PathError> {
+        let Resolution::Group { mac, source } = cx.host.resolve(group, cx.now) else {
+            return Err(PathError::NoRoute(group));
+        };
+        let link = Link { destination: mac.0, source: cx.host.mac().0, vlan: vlan(cx)? };
+        Ok(Path { hop_limit: 1, ..Path::new(link, Addresses::Ipv4 { source, destination: group }) })
+    }
+}
+
+/// The tag of the port's frames.
+fn vlan(cx: &Cx<'_>) -> Result<Option<u16>, PathError> {
+    match cx.host.vlan().as_slice() {
+        [] => Ok(None),
+        [tag] => Ok(Some(tag.tci())),
+        _ => Err(PathError::TwoTags),
+    }
 }
 
 /// The way to `destination`, whose neighbor is requested where it is not known.
@@ -69,12 +92,7 @@ pub(super) fn path_to(destination: Ipv4Addr, cx: &mut Cx<'_>) -> Result<PathStat
         Resolution::Local => return Err(PathError::Local(destination)),
         Resolution::NoRoute => return Err(PathError::NoRoute(destination)),
     };
-    let vlan = match cx.host.vlan().as_slice() {
-        [] => None,
-        [tag] => Some(tag.tci()),
-        _ => return Err(PathError::TwoTags),
-    };
-    let link = Link { destination: mac.0, source: cx.host.mac().0, vlan };
+    let link = Link { destination: mac.0, source: cx.host.mac().0, vlan: vlan(cx)? };
     Ok(PathState::Known(Path::new(link, Addresses::Ipv4 { source, destination })))
 }
 

@@ -8,13 +8,16 @@ use wirepath::port::{EmbeddedPort, Port};
 use wirepath::proto::HostEvent;
 use wirepath::wire::MacAddr;
 
-use super::{PathError, PathState, RoceNode, subscription};
+use super::{PathError, PathState, RoceNode, group_subscription, subscription};
 use crate::provider::Provider;
 use crate::roce::*;
 use crate::wire::opcode::Transport;
+use crate::wire::qpn::Qpn;
 
 const US: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
+const QKEY: u32 = 7;
 const LEN: u32 = 10_000;
 /// Turns that are more than enough for ARP and a message.
 const TURNS: usize = 10_000;
@@ -118,6 +121,56 @@ fn answer_leaves_in_the_turn_of_its_request() {
     far.port.poll();
     near.port.poll();
     assert!(near.port.app_mut().device_mut().poll_cq(near.cq).is_some(), "a turn each is enough");
+}
+
+/// A port with a queue pair of datagrams, which takes those of the group.
+fn group_end(
+    device: MemoryDevice,
+    address: Ipv4Addr,
+) -> (EmbeddedPort<RoceNode, MemoryDevice>, PdHandle, QpHandle, CqHandle) {
+    let port = Port::over(device).address(address, 24).log(|_| ());
+    let port = port.subscribe(subscription()).subscribe(group_subscription(GROUP));
+    let mut port = port.embed(RoceNode::new(&DeviceConfig::default())).unwrap();
+    let device = port.app_mut().device_mut();
+    let (pd, cq) = (device.create_pd().unwrap(), device.create_cq(16).unwrap());
+    let options = QpOptions {
+        transport: Transport::Ud,
+        pd,
+        send_cq: cq,
+        recv_cq: cq,
+        send_depth: 4,
+        recv_depth: 4,
+        srq: None,
+        signals_all: true,
+    };
+    let qp = device.create_qp(&options).unwrap();
+    device.connect_qp(qp, Transport::Ud, &QpAttributes::datagrams(QKEY)).unwrap();
+    device.attach_multicast(qp, GROUP.to_ipv6_mapped()).unwrap();
+    (port, pd, qp, cq)
+}
+
+#[test]
+fn datagram_to_a_group_reaches_the_queue_pairs_that_are_attached_to_it() {
+    let (near, far) = pair("group", MemoryConfig::default());
+    let ((mut near, pd, qp, _), (mut far, far_pd, far_qp, far_cq)) = (group_end(near, US), group_end(far, PEER));
+    let memory = Buffer::zeroed(64);
+    let device = far.app_mut().device_mut();
+    let mr = device.register(far_pd, Region::from(&memory), Access::LOCAL_WRITE).unwrap();
+    device.post_recv(far_qp, 6, &[Sge { address: mr.address, len: 64, lkey: mr.key }]).unwrap();
+    let path = near.with_app(|node, cx| node.group_path(GROUP, cx)).unwrap();
+    let device = near.app_mut().device_mut();
+    let to = Destination { ah: device.create_ah(pd, &path).unwrap(), qpn: Qpn::MULTICAST, qkey: QKEY };
+    device.post_send(qp, &SendRequest::new(1, SendOperation::Send, Data::Inline(b"tick")).to(to)).unwrap();
+    for _ in 0..4 {
+        near.poll();
+        far.poll();
+    }
+    let done = far.app_mut().device_mut().poll_cq(far_cq).expect("a receive");
+    assert_eq!((done.wr_id, done.status, done.byte_len as usize), (6, Status::Success, GRH_LEN + 4));
+    let mut text = [0; 4];
+    memory.read(GRH_LEN, &mut text);
+    assert_eq!(&text, b"tick");
+    assert_eq!(near.with_app(|node, cx| node.group_path(PEER, cx)), Err(PathError::NoRoute(PEER)));
 }
 
 /// The neighbor has another MAC address from now on, as the host knows it.
