@@ -67,15 +67,18 @@ impl Lines<'_> {
         self.add(Line::new(what, "calls", calls).at_most(0.0).hoping(0.0));
     }
 
-    /// The device over plain memory, where the bench plays the NIC.
+    /// The device over plain memory, where the bench plays the NIC. A worker's nodes post frame by
+    /// frame; a burst at once is what a forwarder may post.
     fn alone(&mut self) {
         let packets = Ok(Subject::new(self.packets));
         for (what, path, limit) in [
             ("mlx5 alone, CQE to mbuf with refill, 60 B, burst 32", "mlx5-rx", 60.0),
             ("  with compressed CQEs", "mlx5-rx-compressed", 40.0),
             ("  with stamps, hashes, tags and VLANs", "mlx5-rx-full", f64::INFINITY),
-            ("mlx5 alone, mbuf to doorbell, a WQE for each frame", "mlx5-tx", 60.0),
-            ("  with multi-packet WQEs", "mlx5-tx-multi", 25.0),
+            ("mlx5 alone, mbuf to doorbell, frame by frame as nodes post, a WQE for each", "mlx5-tx-frames", 60.0),
+            ("  with multi-packet WQEs", "mlx5-tx-multi-frames", f64::INFINITY),
+            ("mlx5 alone, mbuf to doorbell, a burst at once, a WQE for each frame", "mlx5-tx", 60.0),
+            ("  a burst at once, with multi-packet WQEs", "mlx5-tx-multi", 25.0),
             ("  with multi-packet WQEs, completion to pool", "mlx5-tx-multi-reap", f64::INFINITY),
         ] {
             let line = Line::new(what, "instr", count(&packets, path));

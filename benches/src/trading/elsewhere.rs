@@ -53,7 +53,7 @@ const ROWS: [Row; 13] = [
     ),
     row(
         ("order-gateway", "restart", "first-order"),
-        ("  restart of a gateway on that journal, to its first order", "s"),
+        ("restart of a gateway on a journal of a million records of its own, to its first order", "s"),
         at_most(1.0, None),
     ),
     row((ORDERS, "fix", "encode"), ("FIX NewOrderSingle from a template", "ns"), at_most(60.0, Some(30.0))),
