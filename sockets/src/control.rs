@@ -5,6 +5,7 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::errno::Errno;
+use crate::sockopt::number::{IP_PKTINFO, IP_TOS, IP_TTL, SOL_SOCKET};
 use crate::table::Kind;
 
 /// The content of a send's control messages.
@@ -23,12 +24,8 @@ pub struct SendControl {
 }
 
 const SOL_IP: i32 = 0;
-const SOL_SOCKET: i32 = 1;
 const SOL_UDP: i32 = 17;
 const SOL_IPV6: i32 = 41;
-const IP_TOS: i32 = 1;
-const IP_TTL: i32 = 2;
-const IP_PKTINFO: i32 = 8;
 const IPV6_PKTINFO: i32 = 50;
 const UDP_SEGMENT: i32 = 103;
 const SCM_RIGHTS: i32 = 1;

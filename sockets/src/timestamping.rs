@@ -6,6 +6,10 @@ use core::ops::BitOr;
 use wirepath::time::UnixTime;
 
 use crate::options::{Options, TimestampResolution};
+use crate::sockopt::number::{
+    SO_TIMESTAMP, SO_TIMESTAMP_NEW, SO_TIMESTAMPING, SO_TIMESTAMPING_NEW, SO_TIMESTAMPNS, SO_TIMESTAMPNS_NEW,
+    SOL_SOCKET,
+};
 
 /// Flags of `SO_TIMESTAMPING`, by the bits of Linux.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,15 +92,7 @@ pub struct MessageTimestamps {
 /// A control message: level, type, value.
 pub type ControlMessage = (i32, i32, Vec<u8>);
 
-const SOL_SOCKET: i32 = 1;
-const SO_TIMESTAMP: i32 = 29;
-const SO_TIMESTAMPNS: i32 = 35;
-const SO_TIMESTAMPING: i32 = 37;
 const SCM_TIMESTAMPING_PKTINFO: i32 = 58;
-/// The difference between the types of the 64-bit forms and `SO_TIMESTAMP_NEW` (63).
-const SO_TIMESTAMP_NEW: i32 = 63;
-const SO_TIMESTAMPNS_NEW: i32 = 64;
-const SO_TIMESTAMPING_NEW: i32 = 65;
 
 /// The message that the times are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,11 +18,8 @@ impl Random {
 
     /// The next number.
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
+        self.0 = self.0.wrapping_add(STEP);
+        finish(self.0)
     }
 
     /// A number below `end`, which is not zero.
@@ -34,6 +31,16 @@ impl Random {
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.draw() as u8).collect()
     }
+}
+
+/// What SplitMix64 adds for each number.
+pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The end of SplitMix64: a number of its sequence out of the sum of its steps.
+pub const fn finish(mut word: u64) -> u64 {
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
 }
 
 /// An input near one of `corpus`: one to eight changes, now and then with a piece of another one.

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::mutate::{STEP, finish};
 use crate::netns;
 use crate::packet::PacketSocket;
 
@@ -136,10 +137,8 @@ fn carry(from: &PacketSocket, to: &PacketSocket, faults: WireFaults, shared: &Sh
 
 /// True of one of `each` numbers, others for each fault (SplitMix64).
 fn is_drawn(number: u64, fault: u64, each: u64) -> bool {
-    let mut drawn = number.wrapping_mul(4).wrapping_add(fault).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    drawn = (drawn ^ drawn >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    drawn = (drawn ^ drawn >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    each > 0 && (drawn ^ drawn >> 31).is_multiple_of(each)
+    let drawn = finish(number.wrapping_mul(4).wrapping_add(fault).wrapping_mul(STEP));
+    each > 0 && drawn.is_multiple_of(each)
 }
 
 /// True of a DREQ of RDMA_CM. Linux sends one once where its program ends behind it, and a server

@@ -8,7 +8,7 @@
 
 mod groups;
 mod ip;
-mod number;
+pub(crate) mod number;
 mod socket;
 mod tcp;
 mod tcp_info;

@@ -1,6 +1,6 @@
 //! Levels, and the options of each by Linux's names.
 
-pub(super) const SOL_SOCKET: i32 = 1;
+pub(crate) const SOL_SOCKET: i32 = 1;
 pub(super) const SO_REUSEADDR: i32 = 2;
 pub(super) const SO_TYPE: i32 = 3;
 pub(super) const SO_ERROR: i32 = 4;
@@ -14,12 +14,12 @@ pub(super) const SO_RCVLOWAT: i32 = 18;
 pub(super) const SO_SNDLOWAT: i32 = 19;
 pub(super) const SO_RCVTIMEO: i32 = 20;
 pub(super) const SO_SNDTIMEO: i32 = 21;
-pub(super) const SO_TIMESTAMP: i32 = 29;
+pub(crate) const SO_TIMESTAMP: i32 = 29;
 pub(super) const SO_ACCEPTCONN: i32 = 30;
 pub(super) const SO_SNDBUFFORCE: i32 = 32;
 pub(super) const SO_RCVBUFFORCE: i32 = 33;
-pub(super) const SO_TIMESTAMPNS: i32 = 35;
-pub(super) const SO_TIMESTAMPING: i32 = 37;
+pub(crate) const SO_TIMESTAMPNS: i32 = 35;
+pub(crate) const SO_TIMESTAMPING: i32 = 37;
 pub(super) const SO_PROTOCOL: i32 = 38;
 pub(super) const SO_DOMAIN: i32 = 39;
 pub(super) const SO_RXQ_OVFL: i32 = 40;
@@ -27,16 +27,16 @@ pub(super) const SO_SELECT_ERR_QUEUE: i32 = 45;
 pub(super) const SO_MAX_PACING_RATE: i32 = 47;
 pub(super) const SO_COOKIE: i32 = 57;
 pub(super) const SO_ZEROCOPY: i32 = 60;
-pub(super) const SO_TIMESTAMP_NEW: i32 = 63;
-pub(super) const SO_TIMESTAMPNS_NEW: i32 = 64;
-pub(super) const SO_TIMESTAMPING_NEW: i32 = 65;
+pub(crate) const SO_TIMESTAMP_NEW: i32 = 63;
+pub(crate) const SO_TIMESTAMPNS_NEW: i32 = 64;
+pub(crate) const SO_TIMESTAMPING_NEW: i32 = 65;
 pub(super) const SO_RCVTIMEO_NEW: i32 = 66;
 pub(super) const SO_SNDTIMEO_NEW: i32 = 67;
 
 pub(super) const IPPROTO_IP: i32 = 0;
-pub(super) const IP_TOS: i32 = 1;
-pub(super) const IP_TTL: i32 = 2;
-pub(super) const IP_PKTINFO: i32 = 8;
+pub(crate) const IP_TOS: i32 = 1;
+pub(crate) const IP_TTL: i32 = 2;
+pub(crate) const IP_PKTINFO: i32 = 8;
 pub(super) const IP_MTU_DISCOVER: i32 = 10;
 pub(super) const IP_RECVERR: i32 = 11;
 pub(super) const IP_RECVTTL: i32 = 12;

@@ -3,6 +3,8 @@
 
 use wirepath::pipeline::tcp::ConnectionOptions;
 
+use crate::mutate::{STEP, finish};
+
 /// The app's behavior on a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndPlan {
@@ -268,10 +270,7 @@ impl End {
 
 /// Number `at` of the pseudo-random sequence of `seed` (the finalizer of SplitMix64).
 pub fn mix(seed: u64, at: u64) -> u64 {
-    let mut word = seed.wrapping_add(at.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x2545_f491_4f6c_dd1d);
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
+    finish(seed.wrapping_add(at.wrapping_mul(STEP)).wrapping_add(0x2545_f491_4f6c_dd1d))
 }
 
 /// Writes the bytes of a stream from `at` on.

@@ -12,6 +12,7 @@ use wirepath::time::Instant;
 use wirepath::wire::VlanTags;
 use wirepath::worker::StopFlag;
 use wirepath::worker::kernel::{Follower, Mirror, MirrorError, MirrorThread};
+use wirepath_tests::mutate::Random;
 use wirepath_tests::netns::Namespace;
 
 /// Set for the process that a test starts without CAP_NET_ADMIN.
@@ -92,7 +93,7 @@ fn kernel_gives_the_same_answers() {
     in_a_namespace("kernel_gives_the_same_answers", || {
         let seed = std::env::var("WIREPATH_SEED").map_or(1, |seed| seed.parse().unwrap());
         println!("WIREPATH_SEED={seed}");
-        let mut random = Random(seed);
+        let mut random = Changes(Random::new(seed));
         let mut scene = Scene::new();
         for _ in 0..40 {
             for _ in 0..4 {
@@ -573,15 +574,12 @@ fn own_namespace() -> String {
     shown("netns identify").trim().to_owned()
 }
 
-/// xorshift64: changes that can be repeated.
-struct Random(u64);
+/// Changes that can be repeated.
+struct Changes(Random);
 
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
+impl Changes {
+    fn below(&mut self, end: usize) -> usize {
+        self.0.below(end)
     }
 
     /// A change of a route or of a rule, among few networks, so that they meet.
@@ -593,7 +591,7 @@ impl Random {
             2 => format!("10.{second}.0.0/16"),
             _ => format!("10.{second}.{third}.0/24"),
         };
-        let table = [254, 100, 101][self.below(3) as usize];
+        let table = [254, 100, 101][self.below(3)];
         let metric = self.below(3);
         let router = self.below(3) + 3;
         let way = format!("{network} via 10.0.0.{router} dev eth1 table {table} metric {metric}");
@@ -607,7 +605,7 @@ impl Random {
             12 => format!("route add throw {network} table {table} metric {metric}"),
             13 => format!("rule add to 10.{second}.0.0/16 lookup {table} priority {}", 100 + metric),
             14 => format!("rule add from 10.0.0.{} lookup {table} priority {}", self.below(2) + 1, 200 + metric),
-            _ => format!("rule del priority {}", [100, 200][self.below(2) as usize] + metric),
+            _ => format!("rule del priority {}", [100, 200][self.below(2)] + metric),
         }
     }
 }
