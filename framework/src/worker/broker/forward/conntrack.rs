@@ -22,16 +22,14 @@ const GONE: ClientIdx = ClientIdx::MAX;
 /// The most connections of clients that are gone.
 const GONE_MAX: usize = 65_536;
 
-/// How far from the expected byte a segment may begin that says which one comes next: as much as
-/// is lost in a row. A stranger who knows both ends but no number meets it once in 16,384 times.
-const JUMP_MAX: i32 = 128 * 1024;
-
 /// All connections.
 #[derive(Default)]
 pub(super) struct ConnTrack {
     connections: HashMap<Ends, Connection>,
     /// The number of connections of each client.
     counts: HashMap<ClientIdx, usize>,
+    /// One of them may await an acknowledgment of its client.
+    awaits_ack: bool,
 }
 
 struct Connection {
@@ -40,39 +38,50 @@ struct Connection {
     ends: End,
     /// The client that had the connection before, and has handed it over.
     from: Option<ClientIdx>,
-    /// The number of the byte that the peer sends next, as far as its segments say; `None` where
-    /// nothing has.
+    /// The number of the byte that the peer sends next, as far as is known.
     next: Option<u32>,
+    /// A segment has come that does not begin there.
+    awaits_ack: bool,
+    /// The end of such a one with a FIN.
+    late_end: Option<u32>,
 }
 
 impl Connection {
     /// A connection that is open.
     fn open(client: ClientIdx, next: Option<u32>, now: Instant) -> Self {
-        Self { client, last: now, ends: End::default(), from: None, next }
+        Self { client, last: now, ends: End::default(), from: None, next, awaits_ack: next.is_none(), late_end: None }
     }
 
     /// Notes what a received segment says. The client's TCP judges the segment; but one that does
     /// not belong to the connection must not end it here, because a connection that is over is
-    /// forgotten, and then another client resets it.
+    /// forgotten, and then another client resets it. So what is received counts where it begins
+    /// with the very byte that comes next (RFC 5961 3.2). Behind a loss the client says which one
+    /// that is: it acknowledges nothing of a stranger's.
     fn hear(&mut self, flags: TcpFlags, numbers: &Numbers) {
         let Numbers { seq, len, .. } = *numbers;
-        let expected = self.next.unwrap_or(seq);
-        if flags.contains(TcpFlags::RST) {
-            // RFC 5961 3.2: the exact number. What the peer has sent meanwhile may be lost, so one
-            // that is genuine may not be seen as such; its connection is remembered for longer.
-            if self.next == Some(seq) {
-                self.ends = End::RESET;
+        let has_fin = flags.contains(TcpFlags::FIN);
+        let end = seq.wrapping_add(len).wrapping_add(has_fin.into());
+        let Some(next) = self.next.filter(|next| *next == seq) else {
+            let is_ahead = self.next.is_none_or(|next| (end.wrapping_sub(next) as i32) > 0);
+            if is_ahead && !flags.contains(TcpFlags::RST) {
+                self.awaits_ack = true;
+                self.late_end = has_fin.then_some(end).or(self.late_end);
             }
             return;
-        }
-        if (seq.wrapping_sub(expected) as i32).unsigned_abs() > JUMP_MAX as u32 {
+        };
+        if flags.contains(TcpFlags::RST) {
+            self.ends = End::RESET;
             return;
         }
-        let has_fin = flags.contains(TcpFlags::FIN);
         self.ends.theirs |= has_fin;
-        let end = seq.wrapping_add(len).wrapping_add(has_fin.into());
-        if (end.wrapping_sub(expected) as i32) > 0 || self.next.is_none() {
-            self.next = Some(end);
+        self.next = Some(next.wrapping_add(end.wrapping_sub(seq)));
+    }
+
+    /// The client acknowledges all before this number.
+    fn acknowledge(&mut self, ack: u32) {
+        if self.next.is_none_or(|next| (ack.wrapping_sub(next) as i32) > 0) {
+            (self.next, self.awaits_ack) = (Some(ack), false);
+            self.ends.theirs |= self.late_end == Some(ack);
         }
     }
 }
@@ -106,14 +115,25 @@ impl ConnTrack {
         }
         connection.last = now;
         connection.hear(packet.flags, &packet.numbers);
+        self.awaits_ack |= connection.awaits_ack;
         Some(Recipients::One(connection.client))
     }
 
-    /// Notes the end of a connection in a segment that a client sends.
+    /// Whether segments without a flag matter that clients send.
+    #[inline]
+    pub(super) fn awaits_acks(&self) -> bool {
+        self.awaits_ack
+    }
+
+    /// Notes what a segment that a client sends says of its connection: its end, and what has been
+    /// received.
     #[inline]
     pub(super) fn sent(&mut self, client: ClientIdx, packet: &Packet) {
         let known = self.connections.get_mut(&packet.ends).filter(|connection| connection.client == client);
         let Some(connection) = known else { return };
+        if packet.flags.contains(TcpFlags::ACK) {
+            connection.acknowledge(packet.numbers.ack);
+        }
         connection.ends.ours |= packet.flags.contains(TcpFlags::FIN);
         if packet.flags.contains(TcpFlags::RST) {
             connection.ends = End::RESET;
@@ -132,6 +152,7 @@ impl ConnTrack {
     /// A client has handed a connection over to another one.
     pub(super) fn give(&mut self, from: ClientIdx, client: ClientIdx, ends: &Ends, now: Instant) {
         let next = self.connections.get(ends).and_then(|before| before.next);
+        self.awaits_ack |= next.is_none();
         self.insert(*ends, Connection { from: Some(from), ..Connection::open(client, next, now) });
     }
 
@@ -211,6 +232,7 @@ impl ConnTrack {
             }
             stays
         });
+        self.awaits_ack = self.connections.values().any(|connection| connection.awaits_ack);
     }
 
     /// How many there are.

@@ -220,7 +220,9 @@ impl Dispatch {
     #[inline]
     pub(super) fn sent(&mut self, client: ClientIdx, packet: &Packet, now: Instant) {
         let Packet { ends, flags, numbers } = packet;
-        if ends.protocol != Protocol::TCP.0 || !flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST) {
+        let is_of_interest =
+            flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST) || self.connections.awaits_acks();
+        if ends.protocol != Protocol::TCP.0 || !is_of_interest {
             return;
         }
         if flags.contains(TcpFlags::SYN) {
@@ -473,6 +475,64 @@ mod tests {
         assert_eq!(of(&mut dispatch, numbered(SYN, 9, 0), later), client, "it is open");
         assert_eq!(of(&mut dispatch, numbered(TcpFlags::RST, 99, 0), later), client);
         assert_ne!(of(&mut dispatch, numbered(SYN, 9, 0), later), client, "the peer has ended it");
+    }
+
+    /// Whether a caller with the ends of the connection would reach another client: the connection
+    /// is over.
+    fn is_over(dispatch: &mut Dispatch, client: ClientIdx, now: Instant) -> bool {
+        one(dispatch.of(&numbered(SYN, 9, 0), now)) != client
+    }
+
+    #[test]
+    fn stranger_who_walks_all_numbers_ends_no_connection() {
+        let (mut dispatch, now) = shared();
+        let client = one(dispatch.of(&packet(5, SYN), now));
+        let accepted = Packet { numbers: Numbers { seq: 7, ack: 1 << 20, len: 0 }, ..packet(5, SYN | ACK) };
+        dispatch.sent(client, &accepted, now);
+        dispatch.set_listening(client, &flow(Protocol::TCP), false, now);
+        let mut walk = |seq: u32| {
+            one(dispatch.of(&numbered(ACK, seq, 1_000), now));
+            one(dispatch.of(&numbered(TcpFlags::RST, seq.wrapping_add(1_000), 0), now));
+            one(dispatch.of(&numbered(TcpFlags::FIN, seq.wrapping_add(1_000), 0), now));
+        };
+        // One of them covers the number, and none begins with it.
+        (0..1 << 16).for_each(|window: u32| walk((window << 16) + 7));
+        (0..1_000).for_each(|before| walk((1 << 20) - 999 + before * 2));
+        dispatch.sent(client, &packet(5, TcpFlags::FIN | ACK), now);
+        assert!(!is_over(&mut dispatch, client, now));
+        one(dispatch.of(&numbered(TcpFlags::RST, 1 << 20, 0), now));
+        assert!(is_over(&mut dispatch, client, now));
+    }
+
+    #[test]
+    fn end_of_a_peer_counts_behind_any_loss_once_the_client_has_acknowledged_it() {
+        for flags in [TcpFlags::RST, TcpFlags::FIN] {
+            let (mut dispatch, now) = shared();
+            let client = one(dispatch.of(&packet(5, SYN), now));
+            dispatch.sent(client, &packet(5, SYN | ACK), now);
+            dispatch.set_listening(client, &flow(Protocol::TCP), false, now);
+            // A megabyte is missing.
+            one(dispatch.of(&numbered(ACK, 1 << 20, 100), now));
+            let ack = |ack| Packet { numbers: Numbers { seq: 0, ack, len: 0 }, ..packet(5, ACK) };
+            dispatch.sent(client, &ack((1 << 20) + 100), now);
+            dispatch.sent(client, &packet(5, TcpFlags::FIN | ACK), now);
+            assert!(!is_over(&mut dispatch, client, now));
+            one(dispatch.of(&numbered(flags, (1 << 20) + 100, 0), now));
+            assert!(is_over(&mut dispatch, client, now));
+        }
+    }
+
+    #[test]
+    fn fin_that_came_before_what_it_follows_counts_once_the_client_has_acknowledged_it() {
+        let (mut dispatch, now) = shared();
+        let client = one(dispatch.of(&packet(5, SYN), now));
+        dispatch.sent(client, &packet(5, SYN | ACK), now);
+        dispatch.set_listening(client, &flow(Protocol::TCP), false, now);
+        one(dispatch.of(&numbered(TcpFlags::FIN, 100, 50), now));
+        one(dispatch.of(&numbered(ACK, 0, 100), now));
+        let last = Packet { numbers: Numbers { seq: 0, ack: 151, len: 0 }, ..packet(5, TcpFlags::FIN | ACK) };
+        dispatch.sent(client, &last, now);
+        assert!(is_over(&mut dispatch, client, now));
     }
 
     #[test]

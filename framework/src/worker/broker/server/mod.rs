@@ -4,7 +4,7 @@
 //! the log.
 
 use std::net::UdpSocket;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use std::{fs, io};
@@ -308,7 +308,7 @@ impl Broker {
         for accepted in 0..ACCEPTED_A_TURN {
             // One that gets a part of them would be refused later, or be lost when its process
             // ends.
-            if let Err(error) = spare_descriptors(&self.listener.socket) {
+            if let Err(error) = self.spare_descriptors() {
                 self.accepts_from = Instant::now() + TURN_INTERVAL;
                 // Behind the first there may be none that waits; otherwise the next turn says it.
                 if accepted == 0 {
@@ -344,6 +344,14 @@ impl Broker {
                 }
             }
         }
+    }
+
+    /// Whether there are descriptors for another client and for all that it gets, beside those that
+    /// clients without a queue may still get: a try to have as many.
+    fn spare_descriptors(&self) -> io::Result<()> {
+        let promised = self.clients.iter().filter(|client| client.lent.is_none()).count();
+        let tries = (0..DESCRIPTORS_OF_A_CLIENT * (1 + promised)).map(|_| self.listener.socket.try_clone());
+        tries.collect::<io::Result<Vec<_>>>().map(drop)
     }
 
     /// Gives everything that a client had to the kernel: its frames at once, its rules by turns.
@@ -389,13 +397,6 @@ impl Counters {
             _ => (),
         }
     }
-}
-
-/// Whether there are descriptors for another client and for all that it gets: a try to have as many
-/// of them.
-fn spare_descriptors(of: &OwnedFd) -> io::Result<()> {
-    let tries = (0..DESCRIPTORS_OF_A_CLIENT).map(|_| of.try_clone());
-    tries.collect::<io::Result<Vec<_>>>().map(drop)
 }
 
 /// The file of a process's program, by its path in the broker's file system. `None` if the process

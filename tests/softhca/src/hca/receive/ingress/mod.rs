@@ -170,6 +170,10 @@ impl Hca {
                 Received::Fatal(fault) => self.tell_fatal(rq, delivery.qp, fault),
             }
             self.receive.done += 1;
+            if has_waited {
+                // For the next one it has not waited yet.
+                self.receive.waits_since = environment.clock.cycles();
+            }
         }
     }
 
