@@ -87,12 +87,8 @@ fn client(key: &[u8]) -> Ilink3Client {
         system_version: Text([0; 10]),
         system_vendor: Text([0; 10]),
     });
-    let firm = IlinkFirm {
-        operator: Text([b'O'; 20]),
-        location: Text(*b"US,IL"),
-        party_details: 1,
-        securities: [1].into(),
-    };
+    let firm =
+        IlinkFirm { operator: Text([b'O'; 20]), location: Text(*b"US,IL"), party_details: 1, securities: [1].into() };
     Ilink3Client::new(config, firm, EPOCH_NS)
 }
 

@@ -21,7 +21,8 @@ const ENTRY_LEN: u64 = 128;
 fn main() {
     let Some(server) = Server::start("fanout") else { return };
     let mut ring = Ring::new(1 << 17);
-    let config = PublisherConfig { server: server.address(), venue: "bench".into(), ..PublisherConfig::default() };
+    let config =
+        PublisherConfig { server: server.address().into(), venue: "bench".into(), ..PublisherConfig::default() };
     let mut publisher = Publisher::new(config, ring.reader());
     // Connected, and the streams made, before the clock runs.
     while publisher.counts().connections == 0 {
@@ -31,7 +32,7 @@ fn main() {
     let (ready, is_ready) = mpsc::channel();
     let subscribers: Vec<_> = (0..SUBSCRIBERS)
         .map(|_| {
-            let (address, ready) = (server.address(), ready.clone());
+            let (address, ready) = (server.address().into(), ready.clone());
             thread::spawn(move || {
                 let mut link = Connection::open(&address).unwrap();
                 link.subscribe("md.bench.*.events");

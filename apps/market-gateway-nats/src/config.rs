@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::login::NatsServer;
+
 /// What happens when the broker is so slow, or away for so long, that the ring overtakes us. In
 /// none of the policies the feed waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,8 +20,8 @@ pub enum Policy {
 /// How a publisher works.
 #[derive(Clone, Debug)]
 pub struct PublisherConfig {
-    /// `HOST:PORT` of the server. By default `127.0.0.1:4222`.
-    pub server: String,
+    /// The server. By default `127.0.0.1:4222`, without a login.
+    pub server: NatsServer,
     /// The word for the venue in subjects. By default `venue`.
     pub venue: String,
     /// The stream of events; that of quotes has `-quotes` appended. By default `MD`.
@@ -48,7 +50,7 @@ pub struct PublisherConfig {
 impl Default for PublisherConfig {
     fn default() -> Self {
         Self {
-            server: "127.0.0.1:4222".to_owned(),
+            server: "127.0.0.1:4222".into(),
             venue: "venue".to_owned(),
             stream: "MD".to_owned(),
             policy: Policy::default(),

@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
+use crate::login::NatsServer;
 use crate::wire::{self, ServerMessage};
 
 /// How long a server may take to be connected, and to take what is sent.
@@ -58,9 +59,9 @@ impl NumberedInbox {
 }
 
 impl Connection {
-    /// Connects to `HOST:PORT`, and waits until the server answers.
-    pub fn open(server: &str) -> io::Result<Self> {
-        let mut addresses = server.to_socket_addrs()?;
+    /// Connects and logs in, and waits until the server answers.
+    pub fn open(server: &NatsServer) -> io::Result<Self> {
+        let mut addresses = server.address.to_socket_addrs()?;
         let address = addresses.next().ok_or_else(|| io::Error::other("the name has no address"))?;
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_nodelay(true)?;
@@ -70,8 +71,7 @@ impl Connection {
         let prefix = format!("_INBOX.{high:016x}{low:016x}");
         let (input, output) = (Vec::new(), Vec::new());
         let mut connection = Self { stream, input, output, sent: 0, room, prefix, subscriptions: 0 };
-        let options = "{\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\
-                       \"lang\":\"wirepath\",\"name\":\"market-gateway\"}";
+        let options = server.login.options();
         connection.output.extend_from_slice(format!("CONNECT {options}\r\nPING\r\n").as_bytes());
         connection.flush()?;
         let (mut is_ready, until) = (false, Instant::now() + PATIENCE);

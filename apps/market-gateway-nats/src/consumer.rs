@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::batch::{COVERS, END, SESSION, entries, parse_pair};
 use crate::connection::Connection;
+use crate::login::NatsServer;
 use crate::stream;
 use crate::wire::{ServerMessage, header, status};
 
@@ -47,7 +48,7 @@ pub enum ConsumerEvent {
 
 /// See the [module's text](crate).
 pub struct Consumer {
-    server: String,
+    server: NatsServer,
     stream: String,
     link: Option<Link>,
     retry_at: Instant,
@@ -109,9 +110,9 @@ impl Followed {
 
 impl Consumer {
     /// A consumer of the stream of events.
-    pub fn new(server: &str, stream: &str) -> Self {
+    pub fn new(server: impl Into<NatsServer>, stream: &str) -> Self {
         let now = Instant::now();
-        let (server, stream) = (server.to_owned(), stream.to_owned());
+        let (server, stream) = (server.into(), stream.to_owned());
         Self { server, stream, link: None, retry_at: now, heard_at: now, position: Position::default() }
     }
 
@@ -171,8 +172,8 @@ impl Consumer {
 
 /// The latest quotes of a stream of quotes, in no order: what a late joiner begins with. Waits
 /// until all that the broker has are there.
-pub fn latest_quotes(server: &str, stream: &str) -> io::Result<Vec<Quote>> {
-    let mut link = Connection::open(server)?;
+pub fn latest_quotes(server: impl Into<NatsServer>, stream: &str) -> io::Result<Vec<Quote>> {
+    let mut link = Connection::open(&server.into())?;
     let inbox = link.open_inbox();
     let config = json!({
         "deliver_subject": inbox.subject, "deliver_policy": "last_per_subject",

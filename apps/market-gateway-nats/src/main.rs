@@ -3,13 +3,13 @@
 //! Exit codes: 0 the ring ended, or Ctrl-C, and all is acknowledged, 1 something failed or the
 //! ring's writer was killed, 2 the command line makes no sense.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
-use market_gateway_nats::{Policy, Publisher, PublisherConfig, Turn};
+use market_gateway_nats::{Login, NatsServer, Policy, Publisher, PublisherConfig, Turn, read_secret};
 use market_ring::{OpenError, RingReader};
 use wirepath::counters::printable;
 use wirepath::worker::StopFlag;
@@ -28,6 +28,16 @@ struct Cli {
     /// The server.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4222")]
     server: String,
+    /// The user that the server knows, with --password-file. User, password and token are not
+    /// encrypted on their way: there is no TLS here.
+    #[arg(long, value_name = "NAME", requires = "password_file")]
+    user: Option<String>,
+    /// A file with the password in its first line, which nobody else can read.
+    #[arg(long, value_name = "FILE", requires = "user")]
+    password_file: Option<PathBuf>,
+    /// Instead, a file with a token in its first line.
+    #[arg(long, value_name = "FILE", conflicts_with = "user")]
+    token_file: Option<PathBuf>,
     /// The word for the venue in subjects: md.VENUE.CHANNEL.events.
     #[arg(long, default_value = "venue", value_parser = parse_word)]
     venue: String,
@@ -61,20 +71,31 @@ fn parse_word(text: &str) -> Result<String, String> {
 }
 
 impl Cli {
-    fn config(&self) -> PublisherConfig {
+    fn login(&self) -> Result<Login, String> {
+        let secret = |path: &Path| {
+            read_secret(path).map_err(|error| format!("cannot read the secret of {}: {error}", path.display()))
+        };
+        Ok(match (&self.user, &self.password_file, &self.token_file) {
+            (Some(name), Some(path), _) => Login::User { name: name.clone(), password: secret(path)? },
+            (_, _, Some(path)) => Login::Token(secret(path)?),
+            _ => Login::None,
+        })
+    }
+
+    fn config(&self) -> Result<PublisherConfig, String> {
         let policy = match self.policy {
             PolicyWord::Skip => Policy::Skip,
             PolicyWord::Conflate => Policy::Conflate,
             PolicyWord::Disconnect => Policy::Disconnect,
         };
-        PublisherConfig {
-            server: self.server.clone(),
+        Ok(PublisherConfig {
+            server: NatsServer { address: self.server.clone(), login: self.login()? },
             venue: self.venue.clone(),
             stream: self.stream.clone(),
             policy,
             stream_bytes_max: i64::from(self.stream_mib) << 20,
             ..PublisherConfig::default()
-        }
+        })
     }
 }
 
@@ -90,6 +111,7 @@ fn say(sentence: &str) {
 }
 
 fn run(cli: &Cli) -> Result<ExitCode, String> {
+    let config = cli.config()?;
     let stop = StopFlag::on_signals().map_err(|error| error.to_string())?;
     let waiting = |error: &OpenError| say(&format!("{error}; waiting"));
     let open = |before| {
@@ -97,7 +119,7 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
         opened.map_err(|error| error.to_string())
     };
     let Some(ring) = open(None)? else { return Ok(ExitCode::SUCCESS) };
-    let (mut publisher, mut outages) = (Publisher::new(cli.config(), ring), Outages::default());
+    let (mut publisher, mut outages) = (Publisher::new(config, ring), Outages::default());
     loop {
         let end = publish_ring(&mut publisher, &mut outages, &stop)?;
         if end.is_none() {

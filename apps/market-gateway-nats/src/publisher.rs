@@ -589,7 +589,8 @@ mod tests {
         (0..RECORDS_PER_TURN + 1_000).for_each(|_| publish(0));
         // Nobody listens there.
         let server = "127.0.0.1:1".to_owned();
-        let mut publisher = Publisher::new(PublisherConfig { server, ..PublisherConfig::default() }, reader);
+        let mut publisher =
+            Publisher::new(PublisherConfig { server: server.into(), ..PublisherConfig::default() }, reader);
         assert_eq!(publisher.turn(), Ok(Turn::Busy));
         assert!(
             publisher.ring.behind() > 0 && publisher.batches.iter().any(|batch| batch.subject == "md.venue.1.events")

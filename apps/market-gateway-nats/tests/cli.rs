@@ -4,6 +4,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
 use common::{Ring, Server, record};
@@ -70,6 +71,19 @@ fn batches_that_were_read_are_acknowledged_before_an_interrupted_program_ends() 
         "{printed}"
     );
     assert!(output.status.success());
+}
+
+#[test]
+fn secret_that_others_can_read_is_refused() {
+    let ring = Ring::new(64);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    std::fs::write(&path, "t0ken\n").unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+    let output = program(ring.path().to_str().unwrap()).arg("--token-file").arg(&path).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("others can read it (mode 644): chmod 600") && !said.contains("t0ken"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 fn interrupt(child: &Child) {

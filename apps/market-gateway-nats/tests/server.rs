@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use common::{Ring, Server, record};
 use market::{Price, Symbol};
-use market_gateway_nats::{Consumer, ConsumerEvent, Policy, Publisher, PublisherConfig, Stopped, Turn, latest_quotes};
+use market_gateway_nats::{
+    Consumer, ConsumerEvent, Login, NatsServer, Policy, Publisher, PublisherConfig, Stopped, Turn, latest_quotes,
+};
 use market_ring::{Flags, Quote, Record, RingConfig, RingReader, RingWriter};
 
 /// A bound on waiting, for a machine that is busy; what is tested does not depend on it.
@@ -20,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// the disk has less room.
 fn config(server: &Server) -> PublisherConfig {
     PublisherConfig {
-        server: server.address(),
+        server: server.address().into(),
         venue: "xnas".into(),
         stream_bytes_max: 64 << 20,
         ..PublisherConfig::default()
@@ -56,7 +58,7 @@ fn broker_that_is_killed_under_load_costs_no_record_and_repeats_none() {
     };
     let mut ring = Ring::new(1 << 17);
     let mut publisher = Publisher::new(config(&server), ring.reader());
-    let (mut consumer, mut found) = (Consumer::new(&server.address(), "MD"), BTreeMap::new());
+    let (mut consumer, mut found) = (Consumer::new(server.address(), "MD"), BTreeMap::new());
     for number in 0..COUNT {
         ring.writer.publish(&record(number));
         match number {
@@ -81,7 +83,7 @@ fn broker_that_is_killed_under_load_costs_no_record_and_repeats_none() {
     let written: BTreeMap<u64, Record> = (0..COUNT).map(|number| (number, record(number))).collect();
     assert!(found == written, "a record is not what was written");
     assert!(publisher.counts().connections >= 2 && publisher.counts().missed == 0, "{:?}", publisher.counts());
-    let (mut late, mut found) = (Consumer::new(&server.address(), "MD"), BTreeMap::new());
+    let (mut late, mut found) = (Consumer::new(server.address(), "MD"), BTreeMap::new());
     read(&mut late, COUNT as usize, &mut found);
     assert!(found == written, "a late joiner has something else");
 }
@@ -91,7 +93,7 @@ fn broker_that_is_set_up_anew_is_sent_what_is_kept_and_consumers_begin_anew_with
     let Some(mut server) = Server::start("broker_that_is_set_up_anew_is_sent_what_is_kept") else { return };
     let mut ring = Ring::new(1 << 12);
     let mut publisher = Publisher::new(config(&server), ring.reader());
-    let (mut consumer, mut found) = (Consumer::new(&server.address(), "MD"), BTreeMap::new());
+    let (mut consumer, mut found) = (Consumer::new(server.address(), "MD"), BTreeMap::new());
     (0..1_000).for_each(|number| _ = ring.writer.publish(&record(number)));
     connect(&mut publisher);
     while publisher.counts().acknowledged < 3 {
@@ -105,7 +107,7 @@ fn broker_that_is_set_up_anew_is_sent_what_is_kept_and_consumers_begin_anew_with
     drop(ring);
     finish(&mut publisher);
     read(&mut consumer, 1_100, &mut found);
-    let (mut late, mut found) = (Consumer::new(&server.address(), "MD"), BTreeMap::new());
+    let (mut late, mut found) = (Consumer::new(server.address(), "MD"), BTreeMap::new());
     read(&mut late, 1_100, &mut found);
 }
 
@@ -128,7 +130,7 @@ fn batches_that_a_full_broker_refuses_are_not_acknowledged() {
     let (counts, why) = (*publisher.counts(), publisher.why_down().unwrap().to_owned());
     assert!(why.starts_with("JetStream does not take a message: ") && why.ends_with("`nats stream info`"), "{why}");
     assert!(3 < counts.acknowledged && counts.acknowledged < counts.batches, "{counts:?}");
-    let (mut consumer, mut found) = (Consumer::new(&server.address(), "MD"), BTreeMap::new());
+    let (mut consumer, mut found) = (Consumer::new(server.address(), "MD"), BTreeMap::new());
     // The last batch of each channel is not full.
     while found.len() < 256 * (counts.acknowledged as usize - 3) {
         assert!(Instant::now() < until, "{} records have come", found.len());
@@ -146,7 +148,7 @@ fn answers_to_one_connection_reach_no_other() {
     let (mut ring, quiet) = (Ring::new(64), Ring::new(64));
     let mut publisher = Publisher::new(config(&server), ring.reader());
     connect(&mut publisher);
-    let (mut consumer, mut found) = (Consumer::new(&server.address(), "MD"), BTreeMap::new());
+    let (mut consumer, mut found) = (Consumer::new(server.address(), "MD"), BTreeMap::new());
     consumer.turn(Duration::ZERO, |item| panic!("{item:?}"));
     // Answers to its requests, and to its first batch.
     let mut other = Publisher::new(
@@ -173,7 +175,7 @@ fn connect(publisher: &mut Publisher) {
 
 /// What a consumer is told until `count` things have come.
 fn told(server: &Server, count: usize) -> Vec<ConsumerEvent> {
-    let (mut consumer, mut items) = (Consumer::new(&server.address(), "MD"), Vec::new());
+    let (mut consumer, mut items) = (Consumer::new(server.address(), "MD"), Vec::new());
     let until = Instant::now() + PATIENCE;
     while items.len() < count && Instant::now() < until {
         consumer.turn(Duration::from_millis(10), |item| items.push(item));
@@ -241,7 +243,7 @@ fn publisher_follows_a_writer_that_was_killed_and_started_again() {
     while publisher.turn().unwrap() != Turn::WriterGone {
         assert!(Instant::now() < until, "{:?} {:?}", publisher.counts(), publisher.why_down());
     }
-    let latest = latest_quotes(&server.address(), "MD-quotes").unwrap();
+    let latest = latest_quotes(server.address(), "MD-quotes").unwrap();
     assert_eq!(latest, [Quote { flags: Flags::STALE, ..quote }], "it says nothing about the market");
     let mut next = RingWriter::create(&killed, &RingConfig { records: 64, ..RingConfig::default() }).unwrap();
     publisher.follow(RingReader::open(&killed).unwrap());
@@ -284,7 +286,7 @@ fn late_joiner_gets_the_latest_quote_of_each_instrument() {
     drop(ring);
     finish(&mut publisher);
     assert_eq!((publisher.counts().batches, publisher.counts().records), (0, 0), "no events are published");
-    let mut found = latest_quotes(&server.address(), "MD-quotes").unwrap();
+    let mut found = latest_quotes(server.address(), "MD-quotes").unwrap();
     found.sort_by_key(|quote| quote.symbol.0);
     // The ring has ended.
     let stale = |quote: Quote| Quote { flags: quote.flags.and(Flags::STALE), ..quote };
@@ -295,7 +297,7 @@ fn late_joiner_gets_the_latest_quote_of_each_instrument() {
 fn publisher_that_must_not_skip_names_the_first_record_that_was_not_acknowledged() {
     let away = PublisherConfig {
         policy: Policy::Disconnect,
-        server: "127.0.0.1:1".to_owned(),
+        server: "127.0.0.1:1".into(),
         patience: Duration::ZERO,
         ..PublisherConfig::default()
     };
@@ -374,7 +376,7 @@ fn broker_that_stalls_holds_up_no_turn_and_the_ring_is_read_on() {
     for answers in [true, false] {
         let server = stalled_broker(answers);
         let mut ring = Ring::new(1 << 14);
-        let config = PublisherConfig { server, patience: PATIENCE, ..PublisherConfig::default() };
+        let config = PublisherConfig { server: server.into(), patience: PATIENCE, ..PublisherConfig::default() };
         let mut publisher = Publisher::new(config, ring.reader());
         let mut longest = Duration::ZERO;
         let mut turn = |publisher: &mut Publisher| {
@@ -397,5 +399,34 @@ fn broker_that_stalls_holds_up_no_turn_and_the_ring_is_read_on() {
         assert_eq!((counts.records, counts.missed, counts.acknowledged), (COUNT, 0, 0), "{:?}", publisher.why_down());
         // A write, or a greeting, that is waited for takes five seconds.
         assert!(longest < Duration::from_secs(3), "a turn took {longest:?}");
+    }
+}
+
+/// What is wrong is told by the server's own words, and is no secret.
+#[test]
+fn server_with_a_login_takes_who_has_it_and_refuses_others_aloud() {
+    let test = "server_with_a_login_takes_who_has_it_and_refuses_others_aloud";
+    let user = |password: &str| Login::User { name: "feed".into(), password: password.into() };
+    for (name, secret, login, wrong) in [
+        ("feed", "a \"secret\"", user("a \"secret\""), user("another")),
+        ("", "t0ken", Login::Token("t0ken".into()), Login::None),
+    ] {
+        let Some(server) = Server::start_with_login(test, name, secret) else { return };
+        let mut ring = Ring::new(64);
+        (0..10).for_each(|number| _ = ring.writer.publish(&record(number)));
+        let at = |login: &Login| NatsServer { address: server.address(), login: login.clone() };
+        let with = |login: &Login| PublisherConfig { server: at(login), ..config(&server) };
+        let mut stranger = Publisher::new(with(&wrong), ring.reader());
+        let until = Instant::now() + PATIENCE;
+        while !stranger.why_down().is_some_and(|why| why.contains("Authorization")) {
+            stranger.turn().unwrap();
+            assert!(Instant::now() < until, "{:?}", stranger.why_down());
+        }
+        assert!(!format!("{:?} {:?}", with(&wrong), with(&login)).contains("secret"));
+        let mut publisher = Publisher::new(with(&login), ring.reader());
+        let (mut consumer, mut found) = (Consumer::new(at(&login), "MD"), BTreeMap::new());
+        drop(ring);
+        finish(&mut publisher);
+        read(&mut consumer, 10, &mut found);
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Server {
     folder: TempDir,
     port: u16,
     child: Option<Child>,
+    /// The only user and password, or the token alone, that it takes.
+    secret: Option<(&'static str, &'static str)>,
     /// Bytes that its disk has, where that is not all of this machine's.
     disk: Option<u64>,
 }
@@ -29,11 +31,20 @@ impl Server {
     /// The same, with so many bytes for its streams.
     pub(crate) fn start_with_disk(test: &str, disk: Option<u64>) -> Option<Self> {
         let port = free_port();
-        let mut server = Self { folder: tempfile::tempdir().unwrap(), port, child: None, disk };
+        let mut server = Self { folder: tempfile::tempdir().unwrap(), port, child: None, secret: None, disk };
         if let Err(error) = server.restart() {
             println!("SKIPPED {test}: nats-server: {error}; install the package nats-server");
             return None;
         }
+        Some(server)
+    }
+
+    /// The same, with a user and a password, or with a token for a user without a name.
+    pub(crate) fn start_with_login(test: &str, user: &'static str, secret: &'static str) -> Option<Self> {
+        let mut server = Self::start(test)?;
+        server.kill();
+        server.secret = Some((user, secret));
+        server.restart().unwrap();
         Some(server)
     }
 
@@ -44,6 +55,11 @@ impl Server {
     pub(crate) fn restart(&mut self) -> std::io::Result<()> {
         let mut command = Command::new("nats-server");
         command.args(["-js", "-a", "127.0.0.1", "-p", &self.port.to_string(), "-sd"]).arg(self.folder.path());
+        match self.secret {
+            None => (),
+            Some(("", token)) => _ = command.args(["--auth", token]),
+            Some((user, password)) => _ = command.args(["--user", user, "--pass", password]),
+        }
         if let Some(bytes) = self.disk {
             let config = self.folder.path().join("server.conf");
             std::fs::write(&config, format!("jetstream {{ max_file_store: {bytes} }}\n"))?;
