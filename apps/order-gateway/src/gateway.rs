@@ -40,7 +40,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
     pub fn on_book(&mut self, book: &BookEvent) {
         let Some(market) = self.core.markets.get_mut(book.instrument.0 as usize) else { return };
         let (reference, spread) = (book.reference(), book.spread());
-        *market = Market { reference, spread, is_stale: book.is_stale, heard_ns: book.at_ns };
+        *market =
+            Market { reference, spread, is_stale: book.is_stale, is_halted: book.is_halted, heard_ns: book.at_ns };
         let Self { strategy, core, latency } = self;
         let mut latency = latency.as_deref_mut();
         if let Some(latency) = &mut latency {

@@ -275,7 +275,7 @@ fn event(instrument: InstrumentIdx, quote: &Quote, at_ns: u64) -> BookEvent {
     let side = |price: Price, qty: u64| (qty > 0).then(|| (price, u32::try_from(qty).unwrap_or(u32::MAX)));
     let is_stale = quote.flags.contains(Flags::STALE) || quote.flags.contains(Flags::UNCONFIRMED);
     let (bid, offer) = (side(quote.bid_px, quote.bid_qty), side(quote.ask_px, quote.ask_qty));
-    BookEvent { instrument, bid, offer, is_stale, at_ns }
+    BookEvent { instrument, bid, offer, is_stale, is_halted: false, at_ns }
 }
 
 #[cfg(test)]

@@ -75,7 +75,9 @@ impl Joiner {
 
 impl Strategy for Joiner {
     fn on_book(&mut self, book: &BookEvent, orders: &mut Orders<'_>) {
-        let Some((bid, _)) = book.bid.filter(|_| book.instrument.0 == 0 && !book.is_stale) else { return };
+        let Some((bid, _)) = book.bid.filter(|_| book.instrument.0 == 0 && !book.is_stale && !book.is_halted) else {
+            return;
+        };
         if let Some(id) = self.id.filter(|id| orders.get(*id).is_some_and(|order| order.is_live())) {
             if bid != self.price
                 && let Ok(id) = orders.replace(id, QTY, bid)
@@ -136,7 +138,7 @@ impl Taker {
 
 impl Strategy for Taker {
     fn on_book(&mut self, book: &BookEvent, orders: &mut Orders<'_>) {
-        if let Some(leg) = self.legs.get_mut(book.instrument.0 as usize).filter(|_| !book.is_stale) {
+        if let Some(leg) = self.legs.get_mut(book.instrument.0 as usize).filter(|_| !book.is_stale && !book.is_halted) {
             leg.moved = Some(*book);
             self.act(book.instrument, orders);
         }

@@ -17,6 +17,9 @@ pub struct BookEvent {
     pub offer: Option<(Price, u32)>,
     /// The feed has a gap, or is not trusted: orders are refused.
     pub is_stale: bool,
+    /// The venue has halted or paused the instrument: orders are refused, and cancels pass. Quotes
+    /// of a market-gateway do not tell it.
+    pub is_halted: bool,
     /// When its packet arrived, or the time of its poll.
     pub at_ns: u64,
 }

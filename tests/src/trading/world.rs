@@ -308,7 +308,8 @@ impl<S: SimSession> World<S> {
                     let bid = Some((Price(OPENING.0 - 100 - away), 100));
                     let offer = Some((Price(OPENING.0 + 100 + away), 100));
                     run.gateway.core_mut().feed_heard(now_ns);
-                    let book = BookEvent { instrument: STOCK, bid, offer, is_stale: false, at_ns: now_ns };
+                    let book =
+                        BookEvent { instrument: STOCK, bid, offer, is_stale: false, is_halted: false, at_ns: now_ns };
                     run.gateway.on_book(&book);
                 }
                 is_over = run.turn(&mut report) == order_gateway::Turn::HandedOver;

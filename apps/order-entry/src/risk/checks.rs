@@ -207,6 +207,9 @@ impl RiskGate {
         if market.is_stale {
             return Err(reject(Limit::StaleBook, 0, 0));
         }
+        if market.is_halted {
+            return Err(reject(Limit::Halted, 0, 0));
+        }
         let silence_ns = now_ns.saturating_sub(market.heard_ns);
         let silence_max_ns = self.limits.account.silence_max_ns;
         // Not "greater", so that a limit of zero refuses each order.

@@ -78,6 +78,8 @@ pub struct Market {
     pub spread: Price,
     /// The book has a gap, or its feed is not trusted.
     pub is_stale: bool,
+    /// The venue has halted or paused the instrument.
+    pub is_halted: bool,
     /// When the feed last delivered anything, heartbeats included.
     pub heard_ns: u64,
 }

@@ -73,11 +73,13 @@ pub enum Limit {
     InFlight,
     /// The distance between the best prices, whose middle would be the reference price.
     Spread,
+    /// The venue has halted or paused the instrument.
+    Halted,
 }
 
 impl Limit {
     /// All of them, for counters and tables.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::KillSwitch,
         Self::Disarmed,
         Self::UnknownInstrument,
@@ -109,6 +111,7 @@ impl Limit {
         Self::StrategyStopped,
         Self::InFlight,
         Self::Spread,
+        Self::Halted,
     ];
 
     /// The name in reports and in the journal.
@@ -145,6 +148,7 @@ impl Limit {
             Self::StrategyStopped => "stopped",
             Self::InFlight => "requests in flight",
             Self::Spread => "spread of the book",
+            Self::Halted => "halted instrument",
         }
     }
 
@@ -162,6 +166,7 @@ impl Limit {
             | Self::Disarmed
             | Self::Restricted
             | Self::StaleBook
+            | Self::Halted
             | Self::NoReference
             | Self::StrategyStopped => Unit::None,
             _ => Unit::Count,

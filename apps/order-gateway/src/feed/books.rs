@@ -1,6 +1,6 @@
 //! The books of a feed, and which of our instruments' best prices have changed.
 
-use market::event::Event;
+use market::event::{Event, Status};
 use market::image::{ImageCounts, ImagePolicy, ImageRecovery, ImageRequest, ImageVerdict, LiveMessage};
 use market::itch50::Itch50;
 use market::{
@@ -24,6 +24,19 @@ pub(super) struct FeedBooks {
     uncounted: MessageCounts,
 }
 
+/// The states of ITCH in which no order trades: halted, and paused (by a band of prices). Quotation
+/// only (Q) is none of them, because orders for the cross are taken then.
+const HALTED: [u8; 2] = *b"HP";
+
+/// Why the venue does not trade an instrument.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Halts {
+    /// By its listing market, everywhere.
+    is_regulatory: bool,
+    /// At this venue alone.
+    is_operational: bool,
+}
+
 /// Which books are to be told of.
 #[derive(Debug)]
 struct Changes {
@@ -31,6 +44,9 @@ struct Changes {
     /// The instrument of each book; `None` for books that nobody trades, or of which nothing
     /// changed yet.
     instruments: Box<[Option<InstrumentIdx>]>,
+    /// Which of our instruments the venue does not trade, as far as its messages have come: a gap
+    /// may have the end of a halt, and the venue then says no more until the next one.
+    halts: Box<[Halts]>,
     /// Books whose best prices may have changed in this packet.
     changed: Vec<BookIdx>,
     is_all_changed: bool,
@@ -42,6 +58,7 @@ impl FeedBooks {
         let changes = Changes {
             symbols: symbols.into(),
             instruments: vec![None; capacity.books].into_boxed_slice(),
+            halts: vec![Halts::default(); symbols.len()].into_boxed_slice(),
             changed: Vec::with_capacity(symbols.len()),
             is_all_changed: false,
         };
@@ -60,14 +77,14 @@ impl FeedBooks {
             sink.changed.clear();
             for (number, symbol) in (0..).zip(&sink.symbols) {
                 if let Some(book) = books.find(*symbol) {
-                    take(&event(InstrumentIdx(number), books, book, at_ns));
+                    take(&sink.told(InstrumentIdx(number), books, book, at_ns));
                 }
             }
             return;
         }
         while let Some(book) = sink.changed.pop() {
             if let Some(instrument) = sink.instruments[book.0 as usize] {
-                take(&event(instrument, books, book, at_ns));
+                take(&sink.told(instrument, books, book, at_ns));
             }
         }
     }
@@ -178,6 +195,28 @@ impl Changes {
         self.is_all_changed = true;
     }
 
+    /// What a strategy is told of a book.
+    fn told(&self, instrument: InstrumentIdx, books: &OrderBooks, book: BookIdx, at_ns: u64) -> BookEvent {
+        let is_halted = self.halts[instrument.0 as usize] != Halts::default();
+        BookEvent { is_halted, ..event(instrument, books, book, at_ns) }
+    }
+
+    /// The venue halts an instrument, or trades it again.
+    #[cold]
+    fn status(&mut self, status: &Status, books: &impl Books) {
+        let Some(number) = self.symbols.iter().position(|ours| *ours == status.symbol) else { return };
+        let halts = &mut self.halts[number];
+        let halt = if status.operational { &mut halts.is_operational } else { &mut halts.is_regulatory };
+        *halt = HALTED.contains(&status.state);
+        // Where there is no book yet, nobody trades on it.
+        if let Some(book) = books.find(status.symbol)
+            && self.is_ours(book, books)
+            && !self.changed.contains(&book)
+        {
+            self.changed.push(book);
+        }
+    }
+
     /// Whether `book` is one of our instruments', which is looked up until it is.
     fn is_ours(&mut self, book: BookIdx, books: &impl Books) -> bool {
         let known = &mut self.instruments[book.0 as usize];
@@ -192,7 +231,10 @@ impl Changes {
 
 impl EventSink for Changes {
     #[inline]
-    fn event(&mut self, _seq: u64, _event: &Event, change: Option<Change>, books: &impl Books) {
+    fn event(&mut self, _seq: u64, event: &Event, change: Option<Change>, books: &impl Books) {
+        if let Event::Status(status) = event {
+            return self.status(status, books);
+        }
         let Some(Change { book, is_top: true }) = change else { return };
         if self.is_ours(book, books) && !self.changed.contains(&book) {
             self.changed.push(book);
@@ -212,6 +254,7 @@ impl EventSink for Changes {
     }
 
     fn restart(&mut self) {
+        self.halts.fill(Halts::default());
         self.is_all_changed = true;
     }
 }
@@ -220,5 +263,5 @@ fn event(instrument: InstrumentIdx, books: &OrderBooks, book: BookIdx, at_ns: u6
     let top = books.top(book);
     let side = |price, qty: u64| (qty > 0).then(|| (price, u32::try_from(qty).unwrap_or(u32::MAX)));
     let (bid, offer) = (side(top.bid_px, top.bid_qty), side(top.ask_px, top.ask_qty));
-    BookEvent { instrument, bid, offer, is_stale: books.is_stale(book), at_ns }
+    BookEvent { instrument, bid, offer, is_stale: books.is_stale(book), is_halted: false, at_ns }
 }

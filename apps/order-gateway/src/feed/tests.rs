@@ -5,7 +5,7 @@ use feed_handler::recovery::{Answer, Command, ImagePlan, ImageSource, RecoveryPl
 use market::framing::PacketWriter;
 use market::framing::mold_udp64::MoldHeader;
 use market::image::ImagePolicy;
-use market::itch50::{AddOrder, Head, Itch50, Message};
+use market::itch50::{AddOrder, Head, Itch50, Message, TradingAction};
 use market::{BookBuilder, ChannelHandler, Locate, OrderBooks, Price, RetryPolicy};
 use order_entry::soupbin::Credentials;
 
@@ -109,6 +109,28 @@ fn images() -> RecoveryPlan {
         policy: ImagePolicy { queue_len_max: 1 << 16, messages_max: 1 << 10, ..ImagePolicy::default() },
     };
     RecoveryPlan { image: Some(image), ..RecoveryPlan::default() }
+}
+
+#[test]
+fn halt_and_pause_are_told_with_the_book_and_end_with_trading() {
+    let mut play = Play::new(images());
+    let mut told = Vec::new();
+    let status = |state: u8| {
+        let action = TradingAction {
+            head: Head::new(TradingAction::KIND, Locate(0), 0),
+            stock: SYMBOL,
+            state,
+            reserved: b' ',
+            reason: *b"    ",
+        };
+        Message::from(&action).as_bytes().to_vec()
+    };
+    play.bids(1, &[100]);
+    for (seq, state) in (2..).zip(*b"HTPQ") {
+        let _ = play.feed.on_packet(Line::A, &packet(seq, &[&status(state)]), 0);
+        play.feed.publish(0, |book| told.push(book.is_halted));
+    }
+    assert_eq!(told, [true, false, true, false]);
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl Strategy for Buyer {
 /// A book with `qty` bid at 100 dollars, and an offer a cent higher.
 pub fn book(qty: u32, at_ns: u64) -> BookEvent {
     let (bid, offer) = (Some((Price(1_000_000), qty)), Some((Price(1_000_100), qty)));
-    BookEvent { instrument: STOCK, bid, offer, is_stale: false, at_ns }
+    BookEvent { instrument: STOCK, bid, offer, is_stale: false, is_halted: false, at_ns }
 }
 
 pub fn config(kill: &KillSwitch) -> CoreConfig {

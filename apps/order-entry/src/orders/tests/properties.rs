@@ -33,7 +33,8 @@ fn limits() -> Box<Limits> {
     Box::new(limits)
 }
 
-const MARKET: Market = Market { reference: Some(PRICE), spread: Price(0), is_stale: false, heard_ns: 0 };
+const MARKET: Market =
+    Market { reference: Some(PRICE), spread: Price(0), is_stale: false, is_halted: false, heard_ns: 0 };
 
 #[derive(Clone, Debug)]
 enum Step {

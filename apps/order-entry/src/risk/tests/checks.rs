@@ -85,6 +85,14 @@ fn restricted_instrument_is_refused() {
 }
 
 #[test]
+fn halted_instrument_is_refused() {
+    let mut gate = gate(wide());
+    let market = Market { is_halted: true, ..market() };
+    let reject = gate.check_new(0, &buy(100, dollars(100)), &market, SECOND).unwrap_err();
+    assert_eq!(reject.to_string(), "halted instrument");
+}
+
+#[test]
 fn stale_book_is_refused() {
     let mut gate = gate(wide());
     let market = Market { is_stale: true, ..market() };
