@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use market::Capacity;
 use wirepath::counters::{Counter, Scope, Unit};
+use wirepath::worker::affinity::spawn_helper;
 
 use super::image::{ImageBooks, ImageClient, ImageJob, ImageStep};
 use super::link::{Answer, Command, ThreadEnd, WorkerEnd, link};
@@ -81,7 +82,8 @@ pub fn start<P: Protocol>(
         loop_counters,
         events,
     };
-    let handle = thread::Builder::new().name("recovery".into()).spawn(move || service.run());
+    // The caller may be pinned, spin and have a real-time policy: on its core this would never run.
+    let handle = spawn_helper(thread::Builder::new().name("recovery".into()), move || service.run());
     let handle = handle.map_err(|error| Error::Failed(format!("cannot start the recovery thread: {error}")))?;
     Ok(Some((worker, RecoveryThread(handle))))
 }

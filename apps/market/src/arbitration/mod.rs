@@ -335,6 +335,11 @@ impl<H> Arbiter<H> {
         self.hole.map(|hole| hole.since_ns.saturating_add(self.window.wait_ns))
     }
 
+    /// Since when the oldest hole is open, behind which packets wait.
+    pub fn hole_since_ns(&self) -> Option<u64> {
+        self.hole.map(|hole| hole.since_ns)
+    }
+
     /// Messages delivered, duplicates and gaps of the channel. A packet that waits is counted when
     /// its turn comes.
     pub const fn counts(&self) -> &SequenceCounts {

@@ -50,6 +50,8 @@ struct Changes {
     /// Books whose best prices may have changed in this packet.
     changed: Vec<BookIdx>,
     is_all_changed: bool,
+    /// Packets wait behind a hole: orders do not pass on what is known.
+    is_late: bool,
 }
 
 impl FeedBooks {
@@ -61,6 +63,7 @@ impl FeedBooks {
             halts: vec![Halts::default(); symbols.len()].into_boxed_slice(),
             changed: Vec::with_capacity(symbols.len()),
             is_all_changed: false,
+            is_late: false,
         };
         Self {
             builder: BookBuilder::with_sink(Itch50, OrderBooks::new(capacity), changes),
@@ -86,6 +89,15 @@ impl FeedBooks {
             if let Some(instrument) = sink.instruments[book.0 as usize] {
                 take(&sink.told(instrument, books, book, at_ns));
             }
+        }
+    }
+
+    /// Whether the books are behind the venue's, and right otherwise.
+    #[inline]
+    pub(super) fn set_late(&mut self, is_late: bool) {
+        let sink = &mut self.builder.sink;
+        if sink.is_late != is_late {
+            (sink.is_late, sink.is_all_changed) = (is_late, true);
         }
     }
 
@@ -198,7 +210,8 @@ impl Changes {
     /// What a strategy is told of a book.
     fn told(&self, instrument: InstrumentIdx, books: &OrderBooks, book: BookIdx, at_ns: u64) -> BookEvent {
         let is_halted = self.halts[instrument.0 as usize] != Halts::default();
-        BookEvent { is_halted, ..event(instrument, books, book, at_ns) }
+        let told = event(instrument, books, book, at_ns);
+        BookEvent { is_halted, is_stale: told.is_stale || self.is_late, ..told }
     }
 
     /// The venue halts an instrument, or trades it again.

@@ -44,18 +44,25 @@ pub struct Feed {
     channel: AbChannel<MoldUdp64>,
     books: FeedBooks,
     recovery: Option<FeedRecovery>,
+    /// Books behind a hole are late when it is so old.
+    late_ns: u64,
 }
 
 impl Feed {
     /// A feed for `symbols`, whose positions are the numbers of instruments.
     pub fn new(symbols: &[Symbol], config: &FeedConfig) -> Self {
         let books = FeedBooks::new(symbols, config.books, None);
-        Self { channel: AbChannel::new(config.channel), books, recovery: None }
+        Self { channel: AbChannel::new(config.channel), books, recovery: None, late_ns: u64::MAX }
     }
 
     /// The same, which recovers what no line brings. Where messages are requested again, a hole
     /// waits for its requests behind at least 2,048 packets, whatever the window of `config` says.
+    /// The books are stale while it does.
+    ///
+    /// Panics where `recovery` was started for books of other sizes.
     pub fn with_recovery(symbols: &[Symbol], config: &FeedConfig, recovery: FeedRecovery) -> Self {
+        assert_eq!(recovery.books(), config.books, "the books of an image take the place of the feed's");
+        let late_ns = recovery.retry().map_or(u64::MAX, |retry| retry.delay_ns);
         let window = config.channel.window;
         let window = Window { packets: window.packets.max(WINDOW_PACKETS), ..window };
         let channel = match recovery.retry() {
@@ -63,14 +70,25 @@ impl Feed {
             None => AbChannel::new(config.channel),
         };
         let books = FeedBooks::new(symbols, config.books, recovery.image());
-        Self { channel, books, recovery: Some(recovery) }
+        Self { channel, books, recovery: Some(recovery), late_ns }
     }
 
     /// Takes a packet. Returns whether it shows that the feed lives: a packet of another session,
-    /// or of none, does not. [`Feed::publish`] then gives what it changed.
+    /// or of none, does not, nor does one that waits behind a hole, because the books lack what is
+    /// before it. [`Feed::publish`] then gives what it changed.
     #[must_use = "a feed that only sends what is not its own is silent"]
     pub fn on_packet(&mut self, line: Line, packet: &[u8], now_ns: u64) -> bool {
-        self.channel.on_packet(line, packet, now_ns, &mut self.books)
+        let is_alive = self.channel.on_packet(line, packet, now_ns, &mut self.books);
+        is_alive && !self.look_at_hole(now_ns)
+    }
+
+    /// Whether a hole is open. The other line had its chance when a hole is to be requested: from
+    /// then on the books are those of a time that is over.
+    #[inline]
+    fn look_at_hole(&mut self, now_ns: u64) -> bool {
+        let since_ns = self.channel.arbiter().hole_since_ns();
+        self.books.set_late(since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= self.late_ns));
+        since_ns.is_some()
     }
 
     /// Gives the books of our instruments that have changed to `take`, each once.
@@ -103,6 +121,7 @@ impl Feed {
         {
             recovery.turn(&mut self.channel, &mut self.books, now_ns);
         }
+        self.look_at_hole(now_ns);
         self.books.publish(now_ns, take);
     }
 }

@@ -23,6 +23,8 @@ const INTERVAL_NS: u64 = 50_000;
 /// The servers of a feed.
 pub struct FeedRecovery {
     plan: RecoveryPlan,
+    /// Of an image.
+    books: Capacity,
     link: WorkerEnd<OrderBooks>,
     events: Receiver<Event>,
     due_ns: u64,
@@ -70,12 +72,16 @@ impl FeedRecovery {
         let started = start::<MoldItch50>(&[set], books, &block.scope("feed"), events);
         // The thread ends when our end of the rings is dropped.
         let started = started.map_err(|error| error.to_string())?;
-        Ok(started.map(|(link, _thread)| Self::over(plan.clone(), link, told)))
+        Ok(started.map(|(link, _thread)| Self::over(plan.clone(), books, link, told)))
     }
 
-    /// The same over the rings of a thread that runs already.
-    pub fn over(plan: RecoveryPlan, link: WorkerEnd<OrderBooks>, events: Receiver<Event>) -> Self {
-        Self { plan, link, events, due_ns: 0, replaced: None }
+    /// The same over the rings of a thread that runs already, whose images have `books`.
+    pub fn over(plan: RecoveryPlan, books: Capacity, link: WorkerEnd<OrderBooks>, events: Receiver<Event>) -> Self {
+        Self { plan, books, link, events, due_ns: 0, replaced: None }
+    }
+
+    pub(super) const fn books(&self) -> Capacity {
+        self.books
     }
 
     pub(super) fn retry(&self) -> Option<RetryPolicy> {
