@@ -52,6 +52,8 @@ const ANOTHER: &str = "give [journal] another `path`, or delete the file if no o
 const NEWER: &str = "start the version of order-gateway that wrote it, or a newer one";
 const MISSING: &str = "give the symbol an [[instruments]] in the file of limits";
 const OLDER: &str = "read the file of limits: raise its `version` above the journal's where it is the one to trade by";
+const OLDER_TAKEN: &str = "the file of limits is older than the limits that were in force: this gateway takes over \
+                           disarmed, and cancels; compare, raise the file's `version`, `reload`, and arm";
 const STOPPED: &str =
     "give it its [[strategies]] in the file of limits again; it may go once `arm strategy` has named it";
 
@@ -126,6 +128,7 @@ fn stand_by(path: &Path, primary: SocketAddrV4) -> Result<(), Error> {
         return Ok(());
     }
     say("takes over");
+    let limits = newest(path, limits);
     config.mirror = None;
     trade(&config, &limits, &stop, Some(config.standby.as_ref().is_some_and(|standby| standby.arms)))
 }
@@ -150,7 +153,20 @@ fn hold_mirror(path: &Path, address: &str, by: MirrorArgs) -> Result<(), Error> 
         return Ok(());
     }
     say("takes over from its mirror");
+    let limits = newest(path, limits);
     trade(&config, &limits, &stop, Some(mirror.arms))
+}
+
+/// The limits of the file as it is now: they may have changed since this standby was started. Where
+/// it cannot be read, those of then.
+fn newest(path: &Path, before: LimitsFile) -> LimitsFile {
+    match read(path) {
+        Ok((_, limits)) => limits,
+        Err(error) => {
+            say(&format!("{error}: the limits are those of this standby's start"));
+            before
+        }
+    }
 }
 
 /// The section of the configuration, with what the command line says.
@@ -196,7 +212,7 @@ fn trade_by<S: VenueSession>(
     taken_over: Option<bool>,
 ) -> Result<(), Error> {
     let kill = KillSwitch::new();
-    let (mut core, file, replayed) = core(session, (config, limits), &kill, &kernel)?;
+    let (mut core, file, replayed) = core(session, (config, limits), (&kill, taken_over.is_some()), &kernel)?;
     core.note_limits(kernel.now_ns());
     for (instrument, position) in limits.opening_positions() {
         core.set_opening_position(instrument, position, kernel.now_ns());
@@ -207,7 +223,11 @@ fn trade_by<S: VenueSession>(
         core.set_standby(0, kernel.now_ns())
             .map_err(|error| Error::at("journal", &config.journal.path, error, "nothing was sent"))?;
         // What stopped the primary's orders stops ours.
-        if arms && replayed.is_armed() {
+        let is_older = limits.limits().version < replayed.limits_version();
+        if is_older {
+            say(OLDER_TAKEN);
+        }
+        if arms && replayed.is_armed() && !is_older {
             core.arm(kernel.now_ns());
         }
     }
@@ -342,7 +362,7 @@ fn mirror_link(section: &MirrorConfig, standby: u64) -> Result<StandbyLink, Erro
 fn core<S: VenueSession>(
     session: S,
     (config, limits): (&Config, &LimitsFile),
-    kill: &KillSwitch,
+    (kill, is_take_over): (&KillSwitch, bool),
     kernel: &Kernel,
 ) -> Result<(Core<S, MappedFile>, fs::File, Rebuild), Error> {
     let journal = &config.journal;
@@ -356,6 +376,7 @@ fn core<S: VenueSession>(
             strategies: limits.strategy_names(),
             in_flight_max: config.venue.in_flight_max(),
             epoch_offset_ns: kernel.epoch_offset_ns(),
+            takes_older_limits: is_take_over,
             ..ManagerConfig::new(*limits.limits())
         },
         answer_timeout_ns: CoreConfig::ANSWER_TIMEOUT_NS,

@@ -59,6 +59,10 @@ pub struct ManagerConfig {
     /// Nanoseconds to add to the clock of the calls for the time since the epoch, which the journal
     /// has. By default 0.
     pub epoch_offset_ns: u64,
+    /// A journal whose limits are newer is gone on with all the same: for a standby, because orders
+    /// live at the venue and somebody must be able to cancel them. Whoever sets it arms nothing
+    /// ([`Rebuild::limits_version`]). By default false: it is refused.
+    pub takes_older_limits: bool,
 }
 
 impl ManagerConfig {
@@ -74,6 +78,7 @@ impl ManagerConfig {
             recent: RiskCapacity::default().recent,
             in_flight_max: usize::MAX,
             epoch_offset_ns: 0,
+            takes_older_limits: false,
         }
     }
 }
@@ -177,8 +182,18 @@ pub struct OrderManager<M> {
 impl<M: JournalMemory> OrderManager<M> {
     /// A disarmed manager without orders.
     pub fn new(config: ManagerConfig, journal: Journal<M>) -> Self {
-        let ManagerConfig { limits, symbols, strategies, kill, rules, orders, recent, in_flight_max, epoch_offset_ns } =
-            config;
+        let ManagerConfig {
+            limits,
+            symbols,
+            strategies,
+            kill,
+            rules,
+            orders,
+            recent,
+            in_flight_max,
+            epoch_offset_ns,
+            ..
+        } = config;
         Self {
             openings: vec![0; limits.instruments.len()].into(),
             table: OrderTable::new(orders, rules),
@@ -223,7 +238,7 @@ impl<M: JournalMemory> OrderManager<M> {
             return Err(JournalError::Unknown(rebuild.counts().unknown));
         }
         let (journals, offered) = (rebuild.limits_version(), config.limits.version);
-        if offered < journals {
+        if offered < journals && !config.takes_older_limits {
             return Err(JournalError::StaleLimits { journal: journals, offered });
         }
         if let Some(missing) = rebuild.missing(&table) {
@@ -393,7 +408,7 @@ impl<M: JournalMemory> OrderManager<M> {
     /// that goes on from it takes none that are older. Call it before orders pass.
     pub fn note_limits(&mut self, now_ns: u64) {
         let version = self.gate.limits().version;
-        if self.limits_noted != version {
+        if self.limits_noted < version {
             self.limits_noted = version;
             self.note(&Entry::Limits { version }, now_ns);
         }

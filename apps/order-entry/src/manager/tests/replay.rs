@@ -138,6 +138,22 @@ fn limits_that_are_older_than_those_of_the_journal_are_refused_after_a_restart()
     }
 }
 
+/// Orders live at the venue, and nobody else can cancel them.
+#[test]
+fn standby_with_older_limits_than_the_journal_goes_on_and_leaves_the_journals_version() {
+    let mut manager = manager(4_096);
+    let mut newer = config().limits;
+    newer.version = 3;
+    let slot = buy(&mut manager, 1, 100).unwrap();
+    manager.set_limits(newer, 10).unwrap();
+    let of = ManagerConfig { takes_older_limits: true, ..config() };
+    let (mut again, rebuild) = OrderManager::recover(of, manager.journal().memory().clone(), 0).unwrap();
+    assert_eq!((rebuild.limits_version(), again.risk().limits().version), (3, 0));
+    again.note_limits(20);
+    assert_eq!(again.cancel_past_rates(slot, 20), Ok(1));
+    assert!(OrderManager::recover(config(), again.journal().memory().clone(), 0).is_err(), "it is still the journal's");
+}
+
 /// Those of the start are no reload.
 #[test]
 fn limits_with_which_a_process_begins_are_in_its_journal_once() {
