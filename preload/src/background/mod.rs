@@ -16,7 +16,7 @@ use wirepath::worker::affinity;
 
 use crate::background::listing::{PartialListing, Published};
 use crate::engine::group::EngineMask;
-use crate::engine::group_members::{GroupMembers, READ_EVERY};
+use crate::engine::group_members;
 use crate::engine::table::ENGINES_MAX;
 use crate::engine::wait::readable;
 use crate::engine::{Engine, thread as thread_state};
@@ -74,8 +74,8 @@ fn start() {
     let published = Published::new();
     thread_state::leave();
     let use_of = [Use { turns: 0, quiet_ns: 0, knows_old_routes: false }; ENGINES_MAX];
-    let (groups, members) = (GroupUse::None, None);
-    let thread = BackgroundThread { wakes, routes, use_of, published, collected: None, written: None, groups, members };
+    let members_at = None;
+    let thread = BackgroundThread { wakes, routes, use_of, published, collected: None, written: None, members_at };
     let started = affinity::spawn_helper(Builder::new().name("wirepath-bg".into()), move || thread.keep(number));
     if let Err(error) = started {
         // The next socket tries again.
@@ -109,19 +109,8 @@ struct BackgroundThread {
     collected: Option<PartialListing>,
     /// When the listing was written.
     written: Option<Instant>,
-    groups: GroupUse,
-    /// When the members of groups on this host were read, and what engines get that were read for.
-    members: Option<(Instant, GroupMembers)>,
-}
-
-/// What the engines do with groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum GroupUse {
-    /// None has sent to one.
-    None,
-    /// None has sent to one since the members were last read.
-    Idle,
-    Sends,
+    /// When the members of groups on this host were read.
+    members_at: Option<Instant>,
 }
 
 /// How an engine was used lately.
@@ -164,10 +153,12 @@ impl BackgroundThread {
         let begun = self.collected.take();
         let mut collected = begun.or_else(|| self.published.as_ref().filter(|_| is_due).map(Published::begin));
         let mut rest = Rest { ns: u64::MAX, fds: Vec::new(), ends_by_use: false };
-        let has_read = self.read_members(is_due);
-        self.groups = GroupUse::None;
+        if group_members::is_to_be_read(self.members_at, is_due) {
+            group_members::read_for_all();
+            self.members_at = Some(Instant::now());
+        }
         for number in engine::all().iter() {
-            let ns = self.look_at(number, (is_due, has_read), &mut rest, &mut collected);
+            let ns = self.look_at(number, is_due, &mut rest, &mut collected);
             rest.ns = rest.ns.min(ns);
         }
         if is_due && collected.as_ref().is_none_or(PartialListing::is_whole) {
@@ -183,16 +174,9 @@ impl BackgroundThread {
 
     /// Looks after an engine, unless a thread is within it; for its interface as well where the
     /// listing is due. Returns the time until the next look.
-    fn look_at(
-        &mut self,
-        number: usize,
-        (is_due, has_read): (bool, bool),
-        rest: &mut Rest,
-        collected: &mut Option<PartialListing>,
-    ) -> u64 {
+    fn look_at(&mut self, number: usize, is_due: bool, rest: &mut Rest, collected: &mut Option<PartialListing>) -> u64 {
         let Some(mut engine) = engine::try_enter_at(number) else { return BUSY_NS };
         engine.background = None;
-        self.note_groups(&mut engine, has_read);
         let ns = self.turn(&mut engine, is_due);
         self.use_of[number].turns = engine.turns;
         if is_due {
@@ -220,29 +204,6 @@ impl BackgroundThread {
             return due.as_nanos() as u64;
         }
         ns
-    }
-
-    /// Reads the members of groups on this host, where an engine needs them.
-    fn read_members(&mut self, is_due: bool) -> bool {
-        let is_old = |(at, _): &(Instant, _)| at.elapsed() >= READ_EVERY;
-        let reads = match self.groups {
-            GroupUse::None => false,
-            GroupUse::Idle => is_due,
-            GroupUse::Sends => self.members.as_ref().is_none_or(is_old),
-        };
-        if reads {
-            self.members = Some((Instant::now(), GroupMembers::read()));
-        }
-        reads
-    }
-
-    /// Gives an engine the members that were read, and sees whether it sends to groups.
-    fn note_groups(&mut self, engine: &mut Engine, has_read: bool) {
-        let Some(members) = &mut engine.group_members else { return };
-        self.groups = self.groups.max(if members.is_used { GroupUse::Sends } else { GroupUse::Idle });
-        if let Some((_, read)) = self.members.as_ref().filter(|_| has_read) {
-            members.clone_from(read);
-        }
     }
 
     /// Turns the worker if no thread has since the last look, and in any case where the listing is

@@ -4,9 +4,10 @@
 //! one after this process has joined a group.
 
 use core::net::Ipv4Addr;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::fs;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use super::Engine;
 use crate::{background, config};
@@ -14,7 +15,7 @@ use crate::{background, config};
 /// Time between two reads while datagrams go to groups; otherwise the table is read as often as the
 /// listing is written. A member of another program that joins within this time misses what is sent
 /// before it is over.
-pub(crate) const READ_EVERY: Duration = Duration::from_millis(100);
+const READ_EVERY: Duration = Duration::from_millis(100);
 
 /// Counts the groups that this process has joined or left: what was read before says less.
 static JOINS: AtomicU64 = AtomicU64::new(0);
@@ -24,28 +25,39 @@ pub(crate) fn note_join() {
     JOINS.fetch_add(1, Ordering::Release);
 }
 
+/// A datagram has gone to a group, at all and since the table was last read.
+static HAS_SENT: AtomicBool = AtomicBool::new(false);
+static SENDS: AtomicBool = AtomicBool::new(false);
+
+/// What the background thread has read, and how often: the engines take it without waiting.
+static LATEST: Mutex<Option<GroupMembers>> = Mutex::new(None);
+static READS: AtomicU64 = AtomicU64::new(0);
+
 /// The groups with members on our interface.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupMembers {
     /// In ascending order. `None`: the table could not be read, and each may have some.
-    groups: Option<Vec<Ipv4Addr>>,
+    groups: Option<Arc<[Ipv4Addr]>>,
     joins: u64,
-    /// A datagram has gone to a group since they were read.
-    pub(crate) is_used: bool,
+    at: Instant,
+    /// The reads of the background thread that it is as new as.
+    reads: u64,
 }
 
 impl GroupMembers {
     /// Reads the kernel's table. A few system calls.
-    pub(crate) fn read() -> Self {
+    fn read() -> Self {
+        let reads = READS.load(Ordering::Acquire);
         // Before the table, which then has at least as many.
         let joins = JOINS.load(Ordering::Acquire);
         let table = fs::read_to_string("/proc/thread-self/net/igmp").ok();
-        let groups = table.map(|table| listed(&table, config::system().interface_idx));
-        Self { groups, joins, is_used: false }
+        let groups = table.map(|table| listed(&table, config::system().interface_idx).into());
+        Self { groups, joins, at: Instant::now(), reads }
     }
 
     fn is_current(&self) -> bool {
-        self.joins == JOINS.load(Ordering::Acquire)
+        // A child of `fork` may have no background thread.
+        self.joins == JOINS.load(Ordering::Acquire) && (background::is_running() || self.at.elapsed() < READ_EVERY)
     }
 
     fn has(&self, group: Ipv4Addr) -> bool {
@@ -53,14 +65,49 @@ impl GroupMembers {
     }
 }
 
+/// Whether the background thread is to read the table: `since` the last time, or where the listing
+/// `is_due`.
+pub(crate) fn is_to_be_read(since: Option<Instant>, is_due: bool) -> bool {
+    match (HAS_SENT.load(Ordering::Relaxed), SENDS.load(Ordering::Relaxed)) {
+        (false, _) => false,
+        (true, false) => is_due,
+        (true, true) => since.is_none_or(|at| at.elapsed() >= READ_EVERY),
+    }
+}
+
+/// Reads the table for all engines. The background thread alone calls this, within none of them.
+pub(crate) fn read_for_all() {
+    SENDS.store(false, Ordering::Relaxed);
+    let members = GroupMembers::read();
+    // A child may have been forked while it was locked.
+    if let Ok(mut latest) = LATEST.try_lock() {
+        *latest = Some(members);
+        READS.fetch_add(1, Ordering::Release);
+    }
+}
+
 impl Engine {
     /// Whether a group has members on this host, of this program or of others.
     pub(crate) fn has_members(&mut self, group: Ipv4Addr) -> bool {
+        if !SENDS.load(Ordering::Relaxed) {
+            HAS_SENT.store(true, Ordering::Relaxed);
+            SENDS.store(true, Ordering::Relaxed);
+        }
+        let reads = READS.load(Ordering::Acquire);
+        if let Some(known) = self.group_members.as_mut().filter(|known| known.reads != reads)
+            // The background thread may just store another one.
+            && let Ok(latest) = LATEST.try_lock()
+            && let Some(latest) = &*latest
+        {
+            if latest.joins >= known.joins {
+                known.clone_from(latest);
+            }
+            known.reads = reads;
+        }
         let members = match &mut self.group_members {
-            Some(members) if members.is_current() && background::is_running() => members,
+            Some(members) if members.is_current() => members,
             members => members.insert(GroupMembers::read()),
         };
-        members.is_used = true;
         members.has(group)
     }
 }
