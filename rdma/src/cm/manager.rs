@@ -44,15 +44,24 @@ pub enum Resolved {
 pub struct Manager {
     cm: Cm,
     /// The queue pairs of connections.
-    qps: Vec<(CmId, QpHandle)>,
+    qps: Vec<Connected>,
     /// Connections whose queue pairs are to be led to RTS, and wait for their ways.
     pending: VecDeque<CmId>,
-    /// Queue pairs that were led to RTS for a peer whose RTU has not come, with the packets that
-    /// they had before.
-    unconfirmed: Vec<(CmId, QpHandle, u64)>,
+    /// Queue pairs that were led to RTS for a peer whose RTU has not come.
+    unconfirmed: Vec<(CmId, QpHandle)>,
+    /// What the device had counted when these were looked through.
+    established: u64,
     events: VecDeque<CmEvent>,
     /// Of our packets; 0 where the peer's requests say it.
     traffic_class: u8,
+}
+
+/// The queue pair of a connection.
+struct Connected {
+    id: CmId,
+    qp: QpHandle,
+    /// The connection has ended, or came to nothing.
+    has_failed: bool,
 }
 
 impl Manager {
@@ -67,6 +76,7 @@ impl Manager {
             qps: Vec::with_capacity(connections),
             pending: VecDeque::with_capacity(connections),
             unconfirmed: Vec::with_capacity(connections),
+            established: 0,
             events: VecDeque::with_capacity(5 * connections),
             traffic_class: config.traffic_class,
         }
@@ -89,7 +99,7 @@ impl Manager {
     /// [`CmError`].
     pub fn connect(&mut self, now: u64, qp: QpHandle, options: &ConnectOptions<'_>) -> Result<CmId, CmError> {
         let id = self.cm.connect(now, options)?;
-        self.qps.push((id, qp));
+        self.qps.push(Connected { id, qp, has_failed: false });
         Ok(id)
     }
 
@@ -100,7 +110,7 @@ impl Manager {
     /// [`CmError`].
     pub fn accept(&mut self, id: CmId, qp: QpHandle, options: &LocalQp, data: &[u8]) -> Result<(), CmError> {
         self.cm.accept(id, options, data)?;
-        self.qps.push((id, qp));
+        self.qps.push(Connected { id, qp, has_failed: false });
         self.pending.push_back(id);
         Ok(())
     }
@@ -123,13 +133,13 @@ impl Manager {
         self.cm.destroy(now, id)?;
         self.events.retain(|event| event.id() != id);
         self.fail(device, id);
-        self.qps.retain(|(connected, _)| *connected != id);
+        self.qps.retain(|connected| connected.id != id);
         Ok(())
     }
 
     /// The queue pair of a connection.
     pub fn qp(&self, id: CmId) -> Option<QpHandle> {
-        self.qps.iter().find(|(connected, _)| *connected == id).map(|(_, qp)| *qp)
+        self.qps.iter().find(|connected| connected.id == id).map(|connected| connected.qp)
     }
 
     /// Takes the oldest event.
@@ -179,16 +189,21 @@ impl Manager {
     }
 
     /// A peer sends over a connection when it has the REP: its first packet says what an RTU says,
-    /// and the RTU may be lost (InfiniBand 12.9.7.2, communication established).
+    /// and the RTU may be lost (InfiniBand 12.9.7.2, communication established). Only a request
+    /// with the number that the REP has named is such a packet.
     fn confirm(&mut self, device: &Device) {
+        let established = device.established();
+        if core::mem::replace(&mut self.established, established) == established {
+            return;
+        }
         let Self { cm, unconfirmed, .. } = self;
-        unconfirmed.retain(|(id, qp, before)| {
-            let is_silent = device.qp_counters(*qp).is_some_and(|counters| counters.packets_rx == *before);
-            if !is_silent {
+        unconfirmed.retain(|(id, qp)| {
+            let is_established = device.is_established(*qp);
+            if is_established == Some(true) {
                 // It may have ended meanwhile.
                 let _ = cm.notify_established(*id);
             }
-            is_silent
+            is_established == Some(false)
         });
     }
 
@@ -202,7 +217,7 @@ impl Manager {
                 CmEvent::Rejected(id, _) | CmEvent::Unreachable(id) | CmEvent::Disconnected(id) => {
                     self.fail(device, id)
                 }
-                CmEvent::Established(id) => self.unconfirmed.retain(|(led, _, _)| *led != id),
+                CmEvent::Established(id) => self.unconfirmed.retain(|(led, _)| *led != id),
                 _ => {}
             }
             self.events.push_back(event);
@@ -238,12 +253,16 @@ impl Manager {
         let [_, rtr, rts] = connection.steps(agreed.transport);
         let led = device.modify_qp(qp, &rtr).and_then(|()| device.modify_qp(qp, &rts));
         match led {
-            // The peer may have given up meanwhile, which is another event.
-            Ok(()) => {
-                let before = device.qp_counters(qp).map_or(0, |counters| counters.packets_rx);
-                self.unconfirmed.push((id, qp, before));
-                let _ = self.cm.ready(now, id);
-            }
+            Ok(()) => match self.cm.ready(now, id) {
+                Ok(()) => {
+                    // A program may have destroyed connections without us.
+                    let cm = &self.cm;
+                    self.unconfirmed.retain(|(led, _)| cm.agreed(*led).is_some());
+                    self.unconfirmed.push((id, qp));
+                }
+                // The peer has given up meanwhile, which is another event, or our program has.
+                Err(_) => self.fail(device, id),
+            },
             Err(error) => {
                 // A payload that the peer proposes may be longer than our link's.
                 let is_mtu = agreed.mtu > Mtu::B256 && error == crate::roce::ModifyError::Value("PATH_MTU");
@@ -255,11 +274,15 @@ impl Manager {
         }
     }
 
-    /// The queue pair of a connection is of no more use.
+    /// The queue pair of a connection is of no more use, unless it serves another.
     fn fail(&mut self, device: &mut Device, id: CmId) {
         self.pending.retain(|pending| *pending != id);
-        self.unconfirmed.retain(|(led, _, _)| *led != id);
-        if let Some(qp) = self.qp(id) {
+        self.unconfirmed.retain(|(led, _)| *led != id);
+        let Some(qp) = self.qp(id) else { return };
+        self.qps.iter_mut().filter(|connected| connected.id == id).for_each(|connected| connected.has_failed = true);
+        let cm = &self.cm;
+        let is_live = |other: &Connected| !other.has_failed && cm.agreed(other.id).is_some();
+        if !self.qps.iter().any(|other| other.qp == qp && is_live(other)) {
             // A program may have destroyed it before.
             let _ = device.modify_qp(qp, &QpAttributes::to(QpState::Err));
         }

@@ -269,6 +269,100 @@ fn first_packet_of_the_peer_establishes_a_connection_whose_rtu_was_lost() {
     assert_eq!(pair.ends[1].events(), []);
 }
 
+/// A queue pair of the other end's address sends what the granted one does not expect.
+fn send_stray_to_the_far_end(pair: &mut Pair) {
+    let qpn = pair.ends[1].device.qpn(pair.ends[1].qp).unwrap();
+    let Resolved::Known(path) = resolve(addresses(0)) else { unreachable!() };
+    let mut stray = End::new(3, 0);
+    let connection = QpAttributes { sq_psn: Some(Psn::new(1)), ..QpAttributes::connection(path, qpn) };
+    for step in &connection.steps(Transport::Rc)[1..] {
+        stray.device.modify_qp(stray.qp, step).unwrap();
+    }
+    stray.device.post_send(stray.qp, &SendRequest::new(1, SendOperation::Send, Data::Inline(b"stray"))).unwrap();
+    let mut frame = [0; 2048];
+    let len = stray.device.transmit(pair.now, &mut frame).expect("the message");
+    let frame = RoceFrame::parse(&frame[..len]).unwrap();
+    pair.ends[1].device.receive(pair.now, frame.network, frame.roce);
+}
+
+/// A late packet of a connection before, whose queue pair had the same number, is none of this
+/// one: the peer lacks the REP still.
+#[test]
+fn packet_that_is_not_expected_does_not_establish_a_connection_whose_rep_was_lost() {
+    let mut pair = Pair::new();
+    let near = pair.connect(b"");
+    pair.carry(|_| false);
+    let far = pair.request().id;
+    pair.accept(far);
+    pair.carry(|attribute| attribute == Rep::ATTRIBUTE);
+    send_stray_to_the_far_end(&mut pair);
+    let End { device, qp, .. } = &pair.ends[1];
+    assert_eq!(device.qp_counters(*qp).unwrap().packets_rx, 1);
+    // The NAK finds nobody, who asks again or is answered again.
+    pair.carry(|attribute| attribute == Rep::ATTRIBUTE);
+    assert_eq!(pair.ends.each_mut().map(End::events), [vec![], vec![]]);
+    for _ in 0..2 {
+        pair.wait();
+        pair.carry(|_| false);
+    }
+    let events = pair.ends.each_mut().map(End::events);
+    assert_eq!(events, [[CmEvent::Established(near)], [CmEvent::Established(far)]]);
+}
+
+#[test]
+fn queue_pair_that_is_destroyed_before_the_rtu_establishes_nothing() {
+    let mut pair = Pair::new();
+    pair.connect(b"");
+    pair.carry(|_| false);
+    let far = pair.request().id;
+    pair.accept(far);
+    pair.carry(|attribute| attribute == Rep::ATTRIBUTE);
+    let End { device, qp, .. } = &mut pair.ends[1];
+    device.destroy_qp(*qp).unwrap();
+    pair.carry(|_| false);
+    assert_eq!(pair.ends[1].events(), []);
+}
+
+/// By mistake a program connects a queue pair that serves a connection: that one goes on.
+#[test]
+fn connection_that_fails_leaves_the_queue_pair_of_another_alone() {
+    let (mut pair, [near, far]) = Pair::established();
+    let End { device, manager, qp } = &mut pair.ends[0];
+    let options = ConnectOptions {
+        addresses: addresses(0),
+        port: PORT + 1,
+        qp: local(device, *qp),
+        transport: Transport::Rc,
+        mtu: Mtu::B1024,
+        retry_cnt: 5,
+        private_data: b"",
+    };
+    let second = manager.connect(pair.now, *qp, &options).unwrap();
+    pair.carry(|_| false);
+    let rejected = CmEvent::Rejected(second, RejectReason::InvalidServiceId);
+    assert_eq!(pair.ends.each_mut().map(End::events), [vec![rejected], vec![]]);
+    assert_eq!(pair.states(), [QpState::Rts; 2]);
+    // The first still has it, and fails it.
+    let End { device, manager, .. } = &mut pair.ends[0];
+    manager.disconnect(pair.now, device, near).unwrap();
+    pair.carry(|_| false);
+    assert_eq!(pair.ends.each_mut().map(End::events), [near, far].map(|id| vec![CmEvent::Disconnected(id)]));
+    assert_eq!(pair.states(), [QpState::Err; 2]);
+}
+
+/// A program may refuse what it has granted, as long as the way to the peer is not known.
+#[test]
+fn connection_that_its_program_rejects_leads_no_queue_pair() {
+    let mut pair = Pair::new();
+    pair.connect(b"");
+    pair.carry(|_| false);
+    let far = pair.request().id;
+    pair.accept(far);
+    pair.ends[1].manager.cm_mut().reject(0, far, RejectReason::ConsumerDefined, b"").unwrap();
+    pair.carry(|_| false);
+    assert_eq!(pair.states(), [QpState::Err; 2]);
+}
+
 /// Without a way to the peer, or with packets longer than our link's, nothing comes of an accepted
 /// connection: its receives must come back.
 #[test]

@@ -16,7 +16,7 @@ pub enum Event {
     QpRequestError(QpHandle),
     /// A peer reached for memory without the right; the queue pair is in the state ERR.
     QpAccessError(QpHandle),
-    /// The first packet came while the queue pair was in the state RTR.
+    /// The first expected packet came while the queue pair was in the state RTR.
     CommunicationEstablished(QpHandle),
     /// The last send is done, and the state SQD is reached.
     SendQueueDrained(QpHandle),

@@ -22,6 +22,8 @@ pub(super) struct Tables {
     pub(super) ahs: Table<kind::Ah, Ah>,
     pub(super) events: Events,
     pub(super) counters: DeviceCounters,
+    /// Queue pairs whose first expected request came.
+    pub(super) established: u64,
     /// Packets that a queue pair sends ahead of the acknowledgments.
     pub(super) unacknowledged_packets: u32,
     /// The rate that a queue pair has which no congestion slows.
@@ -41,6 +43,7 @@ impl Tables {
             ahs: Table::new(0),
             events: Events::new(1, 1),
             counters: DeviceCounters::default(),
+            established: 0,
             unacknowledged_packets: 128,
             link_kbps: 10_000_000,
             sent_when_blocked: None,

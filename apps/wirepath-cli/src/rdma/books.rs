@@ -83,14 +83,13 @@ fn parse_symbol(text: &str) -> Result<Symbol, String> {
 pub(super) fn run(options: &BooksOptions, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
     let mut end = End::open(&options.end(), Service::Rc, (TOGETHER * SLOT_LEN as u32, 1), Choice::port(), stop)?;
     let connected = Connected::connect(&mut end, (options.peer, options.port), OTHER, |_| Ok(()))?;
-    let offer = connected.private_data(&mut end);
-    let offer = Offer::parse(&offer).map_err(|why| format!("{}: {why}", options.peer))?;
-    if (offer.schema, offer.value_len) != (BookSnapshot::SCHEMA, VALUE_LEN as u32) {
-        return Err(
-            format!("{} exposes something else than books in the layout that is known here", options.peer).into()
-        );
-    }
-    check_slots(&offer, options.slots_max).map_err(|why| format!("{}: {why}", options.peer))?;
+    let offer = match parse_offer(&connected.private_data(&mut end), options.slots_max) {
+        Ok(offer) => offer,
+        Err(why) => {
+            connected.give_up(&mut end);
+            return Err(format!("{}: {why}", options.peer).into());
+        }
+    };
     let (shown, known, counts) = (Vec::new(), HashSet::new(), Counts::default());
     let mut reader = Reader { end, connected, shown, known, counts, given_up_in_a_row: 0 };
     let outcome = reader.show_all(&offer, options);
@@ -103,6 +102,16 @@ pub(super) fn run(options: &BooksOptions, stop: &StopFlag) -> Result<(), Box<dyn
         _ if end.is_stopping() => Ok(()),
         outcome => outcome.and(ended),
     }
+}
+
+/// What the peer offers, if it is of use here.
+fn parse_offer(bytes: &[u8], slots_max: u64) -> Result<Offer, String> {
+    let offer = Offer::parse(bytes).map_err(|why| why.to_string())?;
+    if (offer.schema, offer.value_len) != (BookSnapshot::SCHEMA, VALUE_LEN as u32) {
+        return Err("what it exposes are no books in the layout that is known here".into());
+    }
+    check_slots(&offer, slots_max)?;
+    Ok(offer)
 }
 
 /// The number of slots is the peer's word: without a limit it would keep this end reading for days.

@@ -98,11 +98,14 @@ impl Connected {
         let peer = request.addresses.peer().to_ipv4_mapped().ok_or("the peer has no IPv4 address")?;
         let (qp, local) = (end.qp(), local(end));
         end.with_manager(|_, manager, _| manager.accept(request.id, qp, &local, &[]))?;
-        match event(end).inspect_err(|_| give_up(end, request.id))? {
-            CmEvent::Established(_) => Ok(Self::new(request.id, peer)),
-            CmEvent::ConnectError(_, error) => Err(format!("{peer}: {error}").into()),
-            other => Err(format!("{peer} asked, and was not connected: {other:?}").into()),
-        }
+        let why = match event(end) {
+            Ok(CmEvent::Established(_)) => return Ok(Self::new(request.id, peer)),
+            Ok(CmEvent::ConnectError(_, error)) => format!("{peer}: {error}").into(),
+            Ok(other) => format!("{peer} asked, and was not connected: {other:?}").into(),
+            Err(error) => error,
+        };
+        give_up(end, request.id);
+        Err(why)
     }
 
     /// What the peer's program said when it granted the connection.
@@ -152,8 +155,7 @@ impl Connected {
                 return Err(format!("nothing happened for {} s: the peer is silent", STEP_MAX.as_secs()).into());
             }
             end.turn();
-            let event = end.with_manager(|_, manager, _| manager.next_event());
-            self.has_ended |= matches!(event, Some(CmEvent::Disconnected(_)));
+            self.has_ended |= matches!(next_event(end), Some(CmEvent::Disconnected(_)));
             // Those of the last turn may be in front of the end, behind which all are flushed.
             while let Some(done) = end.next_completion() {
                 match (done.status, done.kind) {
@@ -175,14 +177,28 @@ impl Connected {
         end: &mut End,
         game: impl FnOnce(&mut End, &mut Self) -> Result<T, Box<dyn Error>>,
     ) -> Result<T, Box<dyn Error>> {
-        let played = game(end, &mut self).inspect_err(|_| give_up(end, self.id))?;
-        self.end(end)?;
-        Ok(played)
+        match game(end, &mut self) {
+            Ok(played) => self.end(end).map(|()| played),
+            Err(error) => {
+                self.give_up(end);
+                Err(error)
+            }
+        }
+    }
+
+    /// Tells the peer at least that this end goes.
+    pub(super) fn give_up(self, end: &mut End) {
+        give_up(end, self.id);
     }
 
     /// Ends the connection, unless the peer has, and waits until nothing late can come: a peer that
-    /// has not heard the answer asks again.
+    /// has not heard the answer asks again. Where that is stopped, the peer has been told at least.
     pub(super) fn end(self, end: &mut End) -> Result<(), Box<dyn Error>> {
+        let id = self.id;
+        self.wait_for_timewait_exit(end).inspect_err(|_| give_up(end, id))
+    }
+
+    fn wait_for_timewait_exit(self, end: &mut End) -> Result<(), Box<dyn Error>> {
         if !self.has_ended {
             // The peer may have ended it just now.
             let _ = end.with_manager(|now, manager, device| manager.disconnect(now, device, self.id));
@@ -226,12 +242,25 @@ fn local(end: &End) -> LocalQp {
     }
 }
 
+/// The next event of a connection. Who asks for another one is refused: an end has one queue pair.
+fn next_event(end: &mut End) -> Option<CmEvent> {
+    end.with_manager(|now, manager, device| {
+        while let Some(event) = manager.next_event() {
+            let CmEvent::ConnectRequest(request) = event else { return Some(event) };
+            // The peer may have given up just now.
+            let _ = manager.cm_mut().reject(now, request.id, RejectReason::NoResources, &[]);
+            let _ = manager.destroy(now, device, request.id);
+        }
+        None
+    })
+}
+
 /// Turns the worker until something happens to a connection.
 pub(super) fn event(end: &mut End) -> Result<CmEvent, Box<dyn Error>> {
     let begun = Instant::now();
     while begun.elapsed() < STEP_MAX {
         end.turn();
-        if let Some(event) = end.with_manager(|_, manager, _| manager.next_event()) {
+        if let Some(event) = next_event(end) {
             return Ok(event);
         }
         if end.is_stopping() {

@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-use ::rdma::cm::{CmEvent, ConnectRequest, ListenOptions, PortSpace};
-use ::rdma::roce::{CompletionKind, GRH_LEN, SendOperation};
+use ::rdma::cm::{CmEvent, ConnectRequest, ListenOptions, PortSpace, SidrStatus};
+use ::rdma::roce::{CompletionKind, GRH_LEN, SendOperation, WorkCompletion};
 use ::rdma::wire::qpn::Qpn;
 use wirepath::worker::StopFlag;
 
@@ -95,14 +95,21 @@ fn listen(end: &mut End, port: u16) -> Result<Ipv4Addr, Box<dyn Error>> {
     // Its queue pair it names with its messages.
     let path = end.path(peer)?;
     end.open_datagrams(path, (Qpn::new(0), QKEY))?;
-    answer(end, &request)?;
+    let ours = (end.qpn(), QKEY);
+    answer(end, &request, Ok(ours))?;
     Ok(peer)
 }
 
-fn answer(end: &mut End, request: &ConnectRequest) -> Result<(), Box<dyn Error>> {
-    let qpn = end.qpn();
-    let answer = |now, cm: &mut ::rdma::cm::Cm| cm.answer_datagrams(now, request.id, Ok((qpn, QKEY)), &[]);
-    Ok(end.with_manager(|now, manager, _| answer(now, manager.cm_mut()))?)
+/// Answers, and again where the peer has not heard it, until the request's place is free.
+fn answer(
+    end: &mut End,
+    request: &ConnectRequest,
+    answer: Result<(Qpn, u32), SidrStatus>,
+) -> Result<(), Box<dyn Error>> {
+    end.with_manager(|now, manager, device| {
+        manager.cm_mut().answer_datagrams(now, request.id, answer, &[])?;
+        Ok(manager.destroy(now, device, request.id)?)
+    })
 }
 
 /// Sends all messages, and waits until they have left.
@@ -112,30 +119,47 @@ fn send_all(end: &mut End, options: &EndOptions) -> Result<(), Box<dyn Error>> {
         end.post(SendOperation::SendImm(qpn), options.size)?;
     }
     // A datagram is complete when it has left, so before the first answer to all of them.
-    for _ in 0..options.count {
-        end.wait()?;
+    let mut sent = 0;
+    while sent < options.count {
+        match end.wait()?.kind {
+            CompletionKind::Send => sent += 1,
+            kind => give_back(end, kind, options.size)?,
+        }
     }
     Ok(())
 }
 
 /// Receives all messages. Of a server, who also answers on a peer whose answer was lost: it asks
-/// again.
+/// again. Others are told that there is no queue pair for them.
 fn receive_all(end: &mut End, asks: Option<Ipv4Addr>, options: &EndOptions) -> Result<(), Box<dyn Error>> {
-    for _ in 0..options.count {
+    let mut received = 0;
+    while received < options.count {
         let done = end.wait_beside(|end| {
             let event = end.with_manager(|_, manager, _| manager.next_event());
-            match event {
-                Some(CmEvent::ConnectRequest(request))
-                    if asks.is_some() && request.addresses.peer().to_ipv4_mapped() == asks =>
-                {
-                    answer(end, &request)
-                }
-                _ => Ok(()),
-            }
+            let Some(CmEvent::ConnectRequest(request)) = event else { return Ok(()) };
+            let is_peer = asks.is_some() && request.addresses.peer().to_ipv4_mapped() == asks;
+            let ours = (end.qpn(), QKEY);
+            answer(end, &request, if is_peer { Ok(ours) } else { Err(SidrStatus::NoQp) })
         })?;
-        if let (CompletionKind::Receive, Some(imm)) = (done.kind, done.imm) {
-            end.name_peer(Qpn::new(u32::from_be_bytes(imm) & 0xff_ffff));
+        match named_by(&done) {
+            Some(qpn) => {
+                end.name_peer(qpn);
+                received += 1;
+            }
+            None => give_back(end, done.kind, options.size)?,
         }
     }
     Ok(())
+}
+
+/// The receive that a stranger's datagram took is for one of the peer's.
+fn give_back(end: &mut End, kind: CompletionKind, size: u32) -> Result<(), Box<dyn Error>> {
+    if kind == CompletionKind::Receive { end.post_recv(GRH_LEN + size as usize, size) } else { Ok(()) }
+}
+
+/// The queue pair that a message of the game names, which is the one that has sent it: nobody sends
+/// the answers to another's.
+fn named_by(done: &WorkCompletion) -> Option<Qpn> {
+    let named = Qpn::new(u32::from_be_bytes(done.imm?) & 0xff_ffff);
+    (done.kind == CompletionKind::Receive && done.source == Some(named)).then_some(named)
 }

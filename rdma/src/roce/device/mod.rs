@@ -78,6 +78,7 @@ impl Device {
                 ahs: Table::of_device(number, config.ahs),
                 events: Events::new(config.events, config.cqs),
                 counters: DeviceCounters::default(),
+                established: 0,
                 unacknowledged_packets: config.unacknowledged_packets.clamp(1, 1 << 22),
                 link_kbps: link_kbps(config.link_mbps),
                 sent_when_blocked: None,

@@ -270,6 +270,18 @@ impl Device {
         self.qps.get(handle).is_some_and(Qp::has_unsent_requests)
     }
 
+    /// Queue pairs whose peers have sent what was expected first, ever: who waits for one looks at
+    /// his only when another was counted.
+    pub(crate) fn established(&self) -> u64 {
+        self.tables.established
+    }
+
+    /// True once the peer of a queue pair has sent what was expected first; `None` of one that is
+    /// destroyed.
+    pub(crate) fn is_established(&self, handle: QpHandle) -> Option<bool> {
+        self.qps.get(handle).map(Qp::is_established)
+    }
+
     /// What a queue pair counted.
     pub fn qp_counters(&self, handle: QpHandle) -> Option<QpCounters> {
         self.qps.get(handle).map(|qp| qp.counters)

@@ -31,7 +31,7 @@ pub(crate) struct Responder {
     pub(super) incoming: Incoming,
     /// A NAK or an RNR NAK was sent, and until the expected packet comes there is no other.
     is_silent: bool,
-    /// A packet came since RTR.
+    /// An expected packet came since RTR.
     is_established: bool,
     /// Over an unreliable connection: the message lacks a part, and is dropped to its end.
     pub(super) is_dropping: bool,
@@ -101,14 +101,19 @@ impl Responder {
 }
 
 impl Qp {
+    /// True once an expected packet came, since RTR.
+    pub(in crate::roce) const fn is_established(&self) -> bool {
+        self.responder.is_established
+    }
+
     /// Takes a request.
     pub(super) fn take_request(&mut self, tables: &mut Tables, bth: &Bth, message: &Message<'_>) {
-        self.note_first(tables);
         let psn = bth.psn();
         let ahead = psn.since(self.responder.expected);
         if ahead != 0 {
             return if ahead > 0 { self.miss_a_packet(psn) } else { self.take_duplicate(psn, message) };
         }
+        self.note_first(tables);
         self.responder.is_silent = false;
         self.answers.withdraw_nak(psn, self.responder.acknowledged());
         match self.execute(tables, bth, message) {
@@ -125,10 +130,12 @@ impl Qp {
         }
     }
 
-    /// Says once that a packet came in the state RTR.
+    /// Says once that an expected packet came. Another one may be of a connection before, whose
+    /// queue pair had this number.
     pub(super) fn note_first(&mut self, tables: &mut Tables) {
         if !self.responder.is_established {
             self.responder.is_established = true;
+            tables.established += 1;
             if self.state == QpState::Rtr {
                 tables.events.push(Event::CommunicationEstablished(self.handle));
             }

@@ -35,9 +35,11 @@ impl Qp {
     /// Takes a packet of an unreliable connection. Where one is missing, the message that it
     /// belongs to is dropped, and its receive takes the next.
     pub(super) fn take_unreliable(&mut self, tables: &mut Tables, bth: &Bth, message: &Message<'_>) {
-        self.note_first(tables);
         let (psn, is_first) = (bth.psn(), message.operation.is_first());
         let has_gap = psn != self.responder.expected;
+        if !has_gap {
+            self.note_first(tables);
+        }
         self.counters.out_of_sequence += u64::from(has_gap);
         if has_gap || is_first {
             let was_incomplete = !matches!(self.responder.incoming, Incoming::None);
