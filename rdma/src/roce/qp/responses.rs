@@ -227,8 +227,8 @@ impl Resource {
 impl Qp {
     /// True if an answer can be sent now: a READ's data goes at the pace of the queue pair, and
     /// acknowledgments behind it. The answer of an atomic operation is an acknowledgment with eight
-    /// bytes more, and does not wait where it is the next: at the least rate it would come behind the
-    /// peer's last try. Behind a READ's data it waits for that, because answers go in order.
+    /// bytes more, and does not wait where it is the next: at the least rate it would come behind
+    /// the peer's last try. Behind a READ's data it waits for that, because answers go in order.
     #[inline]
     pub(super) fn has_answer(&self) -> bool {
         match self.answers.pending {
