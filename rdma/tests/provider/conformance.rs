@@ -367,12 +367,21 @@ fn wrong_windows<P: Provider, T: FnMut(&mut [P; 2])>(stage: &mut Stage<P, T>, se
         let bound = stage.request(a, SendOperation::BindWindow(with), &[]);
         if what.starts_with("bind") {
             seen.note(what, bound);
+            seen.note("deregister behind a bind that failed", stage.ends[0].deregister(region.handle));
             continue;
         }
         let remote = Remote { address: region.address + 64, rkey: with.key };
         let reader = if what.contains("another") { &stage.connected(|_| ())[1] } else { b };
         seen.note(what, stage.request_of(1, reader, SendOperation::Read(remote), &[reader.sge(0, 8)]));
     }
+    let [a, _] = &stage.connected(|_| ());
+    let region = stage.ends[0].register(a.pd, Region::from(&a.memory), Access::LOCAL_WRITE | Access::MW_BIND).unwrap();
+    let window = stage.ends[0].create_mw(a.pd).unwrap();
+    let key = Mw::next_key(window.key);
+    let with = Binding { key, region: region.key, address: region.address, len: 64, access: Access::REMOTE_READ };
+    stage.request(a, SendOperation::BindWindow(with), &[]);
+    seen.note("invalidate another key", stage.request(a, SendOperation::Invalidate(Mw::next_key(key)), &[]));
+    seen.note("deregister what a window is bound to still", stage.ends[0].deregister(region.handle));
     let [a, _] = &stage.connected(|_| ());
     let window = stage.ends[0].create_mw(a.pd).unwrap();
     seen.note("invalidate what is free", stage.request(a, SendOperation::Invalidate(window.key), &[]));

@@ -70,9 +70,8 @@ impl RdmaCore {
     }
 }
 
-/// The handle of the object that `is_it`: events and bindings are rare, and a table is looked
-/// through.
-pub(super) fn find<K, T>(table: &Table<K, T>, is_it: impl Fn(&T) -> bool) -> Option<Handle<K>> {
+/// The handle of the object that `is_it`: events are rare, and a table is looked through.
+fn find<K, T>(table: &Table<K, T>, is_it: impl Fn(&T) -> bool) -> Option<Handle<K>> {
     let idx = (0..OBJECTS).find(|idx| table.at(*idx).is_some_and(&is_it))?;
     table.handle_at(idx)
 }

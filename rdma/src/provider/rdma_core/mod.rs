@@ -10,6 +10,7 @@ mod events;
 mod memory_and_queues;
 
 use core::fmt;
+use std::collections::HashMap;
 
 use rdma_core_sys::verbs::{
     AddressHandle, Bind, CompletionChannel, CompletionQueue, Context, CqRequest, MemoryRegion, MemoryWindow,
@@ -22,9 +23,9 @@ use super::Provider;
 use crate::roce::Limits;
 use crate::roce::handle::{Table, kind, next_device};
 use crate::roce::{
-    Access, AhHandle, Binding, CqHandle, Destination, DeviceError, Event, INLINE_MAX, MESSAGE_MAX, ModifyError, Mr,
-    MrHandle, Mtu, Mw, MwHandle, Notify, Path, PdHandle, PostError, QpAttributes, QpHandle, QpOptions, QpState, Region,
-    SGES_MAX, SendOperation, SendRequest, Sge, SrqHandle, WorkCompletion, check_pieces,
+    Access, AhHandle, Binding, CompletionKind, CqHandle, Destination, DeviceError, Event, INLINE_MAX, MESSAGE_MAX,
+    ModifyError, Mr, MrHandle, Mtu, Mw, MwHandle, Notify, Path, PdHandle, PostError, QpAttributes, QpHandle, QpOptions,
+    QpState, Region, SGES_MAX, SendOperation, SendRequest, Sge, SrqHandle, Status, WorkCompletion, check_pieces,
 };
 use crate::wire::opcode::Transport;
 use crate::wire::qpn::Qpn;
@@ -43,6 +44,14 @@ pub struct RdmaCore {
     cqs: Table<kind::Cq, CompletionQueue>,
     mws: Table<kind::Mw, Window>,
     mrs: Table<kind::Mr, Registered>,
+    /// Windows by their keys without the last eight bits, which each binding changes.
+    windows: HashMap<u32, MwHandle>,
+    /// Regions by their keys.
+    regions: HashMap<u32, MrHandle>,
+    /// What windows are bound to, by the keys of the bindings.
+    bindings: HashMap<u32, Bound>,
+    /// Requests that bind, and whose completions have not come.
+    binding: Vec<Asked>,
     pds: Table<kind::Pd, ProtectionDomain>,
     gids: Gids,
     limits: Limits,
@@ -76,8 +85,20 @@ struct Registered {
 struct Window {
     window: MemoryWindow,
     pd: PdHandle,
-    /// What it was bound to by a request of ours, until one of ours or the peer's invalidates it.
-    region: Option<MrHandle>,
+}
+
+/// What a window is bound to by a request of ours, until one of ours or the peer's invalidates the
+/// key, or the request fails.
+struct Bound {
+    mw: MwHandle,
+    region: MrHandle,
+}
+
+/// A request that binds.
+struct Asked {
+    qpn: Qpn,
+    wr_id: u64,
+    key: u32,
 }
 
 /// A shared receive queue.
@@ -130,6 +151,10 @@ impl RdmaCore {
             cqs: Table::of_device(number, OBJECTS),
             mws: Table::of_device(number, OBJECTS),
             mrs: Table::of_device(number, OBJECTS),
+            windows: HashMap::new(),
+            regions: HashMap::new(),
+            bindings: HashMap::new(),
+            binding: Vec::new(),
             pds: Table::of_device(number, OBJECTS),
             gids,
             limits,
@@ -165,22 +190,41 @@ impl RdmaCore {
         self.srqs.get(srq).ok_or(DeviceError::Unknown(SRQ))
     }
 
-    /// The window with this key, whatever its last eight bits are.
-    fn window(&self, key: u32) -> Option<MwHandle> {
-        events::find(&self.mws, |mw| mw.window.rkey() >> 8 == key >> 8)
+    /// What a completion says of windows: that the peer has invalidated one, or that one is bound,
+    /// or not. Where a binding fails, its region is free.
+    fn note_completion(&mut self, done: &WorkCompletion) {
+        if let Some(key) = done.invalidated {
+            self.bindings.remove(&key);
+        }
+        let has_failed = done.status != Status::Success;
+        if self.binding.is_empty() || !has_failed && done.kind != CompletionKind::BindWindow {
+            return;
+        }
+        let is_it = |asked: &Asked| (asked.qpn, asked.wr_id) == (done.qpn, done.wr_id);
+        if let Some(place) = self.binding.iter().position(is_it) {
+            let Asked { key, .. } = self.binding.remove(place);
+            if has_failed {
+                self.bindings.remove(&key);
+            }
+        }
     }
 
-    /// The peer has invalidated a key.
-    fn note_invalidated(&mut self, key: u32) {
-        if let Some(mw) = self.window(key).and_then(|mw| self.mws.get_mut(mw)) {
-            mw.region = None;
+    /// Notes a request that binds. Of a key that is bound already the NIC refuses another.
+    fn note_asked(&mut self, asked: Asked, bound: Bound) {
+        let Self { binding, bindings, .. } = self;
+        if bindings.contains_key(&asked.key) {
+            return;
         }
+        // Those without a signal have no completion.
+        binding.retain(|asked| bindings.contains_key(&asked.key));
+        bindings.insert(asked.key, bound);
+        binding.push(asked);
     }
 
     /// A request that binds a window; one of nobody, or to a region of nobody, is refused.
     fn bind(&mut self, qp: QpHandle, request: &SendRequest<'_>, with: &Binding) -> Result<(), PostError> {
-        let mw = self.window(with.key).ok_or(PostError::Operation)?;
-        let region = events::find(&self.mrs, |mr| mr.region.lkey() == with.region).ok_or(PostError::Operation)?;
+        let mw = *self.windows.get(&(with.key >> 8)).ok_or(PostError::Operation)?;
+        let region = *self.regions.get(&with.region).ok_or(PostError::Operation)?;
         let (Some(qp), Some(window), Some(mr)) = (self.qps.get(qp), self.mws.get(mw), self.mrs.get(region)) else {
             return Err(PostError::Operation);
         };
@@ -193,9 +237,8 @@ impl RdmaCore {
             access: convert::remote_access(with.access),
         };
         memory_and_queues::post_send(&qp.queues, request, SendKind::Bind(&bind), None)?;
-        if let Some(window) = self.mws.get_mut(mw) {
-            window.region = Some(region);
-        }
+        let asked = Asked { qpn: Qpn::new(qp.queues.number()), wr_id: request.wr_id, key: with.key };
+        self.note_asked(asked, Bound { mw, region });
         Ok(())
     }
 
@@ -247,27 +290,33 @@ impl Provider for RdmaCore {
         }
         let handle =
             self.mrs.insert_with(|_| Registered { region: mr, pd }).ok_or(DeviceError::Full("memory regions"))?;
+        self.regions.insert(key, handle);
         Ok(Mr { handle, address, len, key })
     }
 
     fn deregister(&mut self, mr: MrHandle) -> Result<(), DeviceError> {
         // The kernel would say so too, but only once the handle was given up.
-        if self.mws.iter().any(|mw| mw.region == Some(mr)) {
+        if self.bindings.values().any(|bound| bound.region == mr) {
             return Err(DeviceError::InUse("memory region"));
         }
         let mr = self.mrs.remove(mr).ok_or(DeviceError::Unknown("memory region"))?;
+        self.regions.remove(&mr.region.lkey());
         mr.region.deregister().map_err(|error| refused(&error))
     }
 
     fn create_mw(&mut self, pd: PdHandle) -> Result<Mw, DeviceError> {
         let window = MemoryWindow::allocate(self.pd(pd)?).map_err(|error| refused(&error))?;
         let key = window.rkey();
-        let handle = self.mws.insert_with(|_| Window { window, pd, region: None });
-        Ok(Mw { handle: handle.ok_or(DeviceError::Full("memory windows"))?, key })
+        let handle = self.mws.insert_with(|_| Window { window, pd }).ok_or(DeviceError::Full("memory windows"))?;
+        self.windows.insert(key >> 8, handle);
+        Ok(Mw { handle, key })
     }
 
     fn destroy_mw(&mut self, mw: MwHandle) -> Result<(), DeviceError> {
-        self.mws.remove(mw).map(drop).ok_or(DeviceError::Unknown("memory window"))
+        let window = self.mws.remove(mw).ok_or(DeviceError::Unknown("memory window"))?;
+        self.windows.remove(&(window.window.rkey() >> 8));
+        self.bindings.retain(|_, bound| bound.mw != mw);
+        Ok(())
     }
 
     fn create_ah(&mut self, pd: PdHandle, path: &Path) -> Result<AhHandle, DeviceError> {
@@ -409,7 +458,7 @@ impl Provider for RdmaCore {
             (None, _) => return Err(PostError::Operation),
         }
         if let SendOperation::Invalidate(key) = request.operation {
-            self.note_invalidated(key);
+            self.bindings.remove(&key);
         }
         Ok(())
     }
@@ -426,8 +475,8 @@ impl Provider for RdmaCore {
 
     fn poll_cq(&mut self, cq: CqHandle) -> Result<Option<WorkCompletion>, DeviceError> {
         let done = memory_and_queues::poll(self.cq(cq)?)?;
-        if let Some(key) = done.and_then(|done| done.invalidated) {
-            self.note_invalidated(key);
+        if let Some(done) = &done {
+            self.note_completion(done);
         }
         Ok(done)
     }
