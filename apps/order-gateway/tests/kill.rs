@@ -178,6 +178,21 @@ fn cancels_of_a_person_that_stop_half_way_begin_anew_behind_a_broken_line() {
     assert_eq!(canceled(&gateway)[1..], [1, 2, 3]);
 }
 
+#[test]
+fn cancels_of_a_person_that_stop_half_way_go_on_behind_a_kill_that_was_lifted() {
+    let kill = KillSwitch::new();
+    let mut gateway = on_line(&kill, 3);
+    gateway.core_mut().session_mut().room = 1;
+    gateway.core_mut().cancel_all(9 * SECOND);
+    assert_eq!(canceled(&gateway), [1]);
+    kill.throw();
+    gateway.tick(9 * SECOND).unwrap();
+    gateway.core_mut().arm(9 * SECOND);
+    gateway.core_mut().session_mut().room = usize::MAX;
+    gateway.tick(10 * SECOND).unwrap();
+    assert_eq!(canceled(&gateway)[1..], [2, 3]);
+}
+
 /// Its mass cancel would take the orders that came meanwhile.
 #[test]
 fn mass_cancel_of_a_person_that_the_line_lost_becomes_a_cancel_of_each_order() {

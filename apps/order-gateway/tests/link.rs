@@ -250,7 +250,12 @@ impl AsMut<[u8]> for Disk {
     }
 }
 
+/// As with `sync = "before-send"`.
 impl JournalMemory for Disk {
+    fn before_send(&self, from: usize, len: usize) -> io::Result<()> {
+        self.sync(from + len)
+    }
+
     fn sync(&self, _end: usize) -> io::Result<()> {
         if let Some(look) = &*self.at_sync.0.borrow() {
             look();
@@ -570,7 +575,7 @@ fn cancels_of_a_stop_leave_before_the_disk_is_waited_for() {
         assert_eq!(world.run.gateway.core().orders().live_count(), 1);
         let left_at_sync = Rc::new(Cell::new(None));
         let (seen, left) = (left_at_sync.clone(), world.left.clone());
-        *world.at_sync.0.borrow_mut() = Some(Box::new(move || seen.set(Some(left.get()))));
+        *world.at_sync.0.borrow_mut() = Some(Box::new(move || seen.set(seen.get().or(Some(left.get())))));
         if is_whole {
             world.kill.throw();
         } else {

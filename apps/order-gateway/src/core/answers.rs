@@ -133,11 +133,23 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
 
     /// Writes down that the session has used numbers which no request in the journal has.
     pub(super) fn mark_numbers(&mut self, now_ns: u64) {
-        let mark = self.session.mark();
-        if mark.next_id > self.marked_id {
-            self.marked_id = mark.next_id;
+        if let Some(mark) = self.new_mark() {
             self.manager.mark(&mark, now_ns);
         }
+    }
+
+    /// The same behind cancels of all orders, which wait for no disk.
+    pub(super) fn mark_cancels(&mut self, now_ns: u64) {
+        if let Some(mark) = self.new_mark() {
+            self.manager.mark_cancels(&mark, now_ns);
+        }
+    }
+
+    fn new_mark(&mut self) -> Option<SessionMark> {
+        let mark = self.session.mark();
+        let is_new = mark.next_id > self.marked_id;
+        self.marked_id = self.marked_id.max(mark.next_id);
+        is_new.then_some(mark)
     }
 
     /// Asks about one request whose answer is overdue. Call it in each turn: a look at 8 orders.

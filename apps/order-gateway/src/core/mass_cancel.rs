@@ -84,7 +84,7 @@ impl MassCancel {
     /// Somebody arms: the switch is lifted. A cancel of a person goes on.
     pub(super) const fn lift(&mut self) {
         if self.is_killed {
-            *self = Self { before: self.before, ..Self::NONE };
+            *self = Self { before: self.before, is_due: self.before.is_some(), is_each: true, ..Self::NONE };
         }
     }
 
@@ -198,7 +198,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     fn send_mass_cancel(&mut self, now_ns: u64) -> Result<bool, SendError> {
         let id = self.session.next_id();
         let sent = self.session.cancel_all(now_ns);
-        self.mark_numbers(now_ns);
+        self.mark_cancels(now_ns);
         if sent == Ok(true) {
             let mass_cancel = &mut self.mass_cancel;
             (mass_cancel.id, mass_cancel.count, mass_cancel.canceled) = (Some(id), None, 0);

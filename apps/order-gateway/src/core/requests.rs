@@ -91,7 +91,9 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         let target = self.cancelable(slot)?;
         let route = self.instruments.get(target.instrument.0 as usize).ok_or(Refusal::Unknown)?.route;
         self.manager.cancel(slot, route, now_ns)?;
-        self.write_cancel(&target, now_ns)
+        let written = self.write_cancel(&target, now_ns);
+        self.mark_numbers(now_ns);
+        written
     }
 
     /// Cancels past the rates of the gate. With `is_again` a cancel of all was sent before, and the
@@ -102,7 +104,9 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             true => self.manager.cancel_again(slot, now_ns)?,
             false => self.manager.cancel_past_rates(slot, now_ns)?,
         };
-        self.write_cancel(&target, now_ns)
+        let written = self.write_cancel(&target, now_ns);
+        self.mark_cancels(now_ns);
+        written
     }
 
     fn cancelable(&self, slot: usize) -> Result<WireTarget, Refusal> {
@@ -111,9 +115,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     }
 
     fn write_cancel(&mut self, target: &WireTarget, now_ns: u64) -> Result<(), Refusal> {
-        let sent = self.session.cancel_order(now_ns, target);
-        self.mark_numbers(now_ns);
-        if let Err(error) = sent {
+        if let Err(error) = self.session.cancel_order(now_ns, target) {
             self.manager.cancel_unsent(target.id, now_ns);
             return Err(Refusal::Session(error));
         }
