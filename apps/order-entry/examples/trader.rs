@@ -69,11 +69,10 @@ impl App for Trader {
         self.ouch.cool(); // the tick's code displaces an order's from the cache
         let is_heard = self.feed.on_packet(line, packet.payload, heard_ns, &mut self.books);
         let (books, orders) = (&self.books.books, &self.ouch.orders);
-        let Some((book, top)) = books.find(WIRE.0).map(|book| (book, books.top(book))) else { return };
+        let Some((is_stale, top)) = books.find(WIRE.0).map(|of| (books.is_stale(of), books.top(of))) else { return };
         let is_free = is_heard && orders.orders().live_count() == 0 && orders.risk().position(WIRE.1) < Some(1_000);
         if is_free && top.ask_qty > 0 && top.ask_px < Price::from_cents(1_000) {
-            let market =
-                Market { reference: Some(top.ask_px), is_stale: books.is_stale(book), heard_ns, ..Market::default() };
+            let market = Market { reference: Some(top.ask_px), is_stale, heard_ns, ..Market::default() };
             self.buy(top.ask_px, &market, cx);
         }
     }

@@ -91,11 +91,12 @@ impl<M: JournalMemory> OrderManager<M> {
     }
 
     /// The same behind cancels of all orders, which wait for no disk: one that hangs when the kill
-    /// switch is thrown would keep them back. The record is on the disk with the next request's, or
-    /// by [`OrderManager::sync`]. A power cut before that loses numbers that the venue has seen: a
-    /// gap, for a person to compare.
+    /// switch is thrown would keep them back. A sync is due behind them
+    /// ([`OrderManager::is_sync_due`]). A power cut before that loses numbers that the venue has
+    /// seen: a gap, for a person to compare.
     pub fn mark_cancels(&mut self, mark: &SessionMark, now_ns: u64) {
         self.note(&Entry::Session(*mark), now_ns);
+        self.is_sync_due = true;
     }
 
     /// The connection is gone. Orders live on at the venue unless it cancels them, and are in doubt

@@ -6,10 +6,10 @@ mod loom;
 use super::*;
 use std::sync::Arc;
 
+#[cfg(loom)]
+use ::loom::sync::atomic::AtomicU64;
 #[cfg(not(loom))]
 use core::sync::atomic::AtomicU64;
-#[cfg(loom)]
-use loom::sync::atomic::AtomicU64;
 
 /// Words shared by two threads of one process.
 #[derive(Clone)]
