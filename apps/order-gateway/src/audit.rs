@@ -13,6 +13,7 @@ use std::time::Duration;
 
 pub use order_entry::audit::Direction;
 use order_entry::audit::{AuditEntries, AuditEntry, head};
+use wirepath::worker::affinity::spawn_helper;
 use wirepath::worker::spsc::lossless::{Consumer, Producer, ring};
 
 /// Bytes of a cell's content: a cell has two cache lines.
@@ -51,7 +52,7 @@ impl Audit {
         let has_failed = Arc::new(AtomicBool::new(false));
         let failed = Arc::clone(&has_failed);
         let drain = move || failed.store(write_cells(consumer, file).is_err(), Ordering::Release);
-        let thread = thread::Builder::new().name("audit".into()).spawn(drain)?;
+        let thread = spawn_helper(thread::Builder::new().name("audit".into()), drain)?;
         Ok(Self { cells: Some(producer), lost: 0, untold: 0, at_ns: 0, thread: Some(thread), has_failed })
     }
 

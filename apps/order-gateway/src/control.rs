@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use order_entry::risk::{InstrumentIdx, KillCause, KillSwitch, Limits, StrategyIdx};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
+use wirepath::worker::affinity::spawn_helper;
 
 use crate::core::Instrument;
 use crate::limits::LimitsFile;
@@ -100,7 +101,7 @@ pub fn start(config: ControlConfig, kill: KillSwitch) -> io::Result<Receiver<Com
             thread::sleep(Duration::from_millis(5));
         }
     };
-    thread::Builder::new().name("control".into()).spawn(hear)?;
+    spawn_helper(thread::Builder::new().name("control".into()), hear)?;
     Ok(receiver)
 }
 

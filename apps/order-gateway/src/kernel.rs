@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use wirepath::worker::affinity::spawn_helper;
 
 use crate::error::Error;
 use crate::host::{Host, Listener, Stream, Waits};
@@ -66,7 +67,7 @@ impl Kernel {
                 thread::sleep(WALL_CLOCK_PERIOD);
             }
         };
-        thread::Builder::new().name("wall-clock".into()).spawn(follow).map(drop)
+        spawn_helper(thread::Builder::new().name("wall-clock".into()), follow).map(drop)
     }
 }
 
@@ -204,7 +205,7 @@ pub fn dial(address: SocketAddrV4) -> io::Result<Box<dyn Listener>> {
             }
         }
     };
-    thread::Builder::new().name("dial".into()).spawn(dial)?;
+    spawn_helper(thread::Builder::new().name("dial".into()), dial)?;
     Ok(Box::new(Dialer { asked, streams, is_asked: Cell::new(false) }))
 }
 

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
+use wirepath::worker::affinity::spawn_helper;
+
 use crate::memory::SyncPolicy;
 
 /// The time between two syncs: what a power cut takes at most.
@@ -48,7 +50,7 @@ impl JournalSync {
             }
             theirs.has_failed.store(true, Ordering::Release);
         };
-        let thread = thread::Builder::new().name("sync".into()).spawn(sync)?.thread().clone();
+        let thread = spawn_helper(thread::Builder::new().name("sync".into()), sync)?.thread().clone();
         Ok(Self { shared, thread })
     }
 
