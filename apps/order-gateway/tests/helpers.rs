@@ -2,8 +2,9 @@
 //! never sleeps, a kill would not be heard.
 #![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
 
-use std::fs;
 use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use order_entry::risk::KillSwitch;
 use order_gateway::control::{self, ControlConfig};
@@ -13,6 +14,7 @@ use order_gateway::{Audit, JournalSync, SyncPolicy};
 /// `SCHED_OTHER` and `SCHED_FIFO` of sched(7).
 const OTHER: &str = "0";
 const FIFO: &str = "1";
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[test]
 fn helpers_have_no_real_time_policy_of_the_thread_that_starts_them() {
@@ -36,14 +38,22 @@ fn helpers_have_no_real_time_policy_of_the_thread_that_starts_them() {
     }
 }
 
-/// The thread of this process that has the name.
+/// The thread of this process that has the name. A thread names itself when it first runs, which on
+/// a busy machine is some time after it was started.
 fn thread_of(name: &str) -> String {
-    let threads = fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().file_name());
-    let mut threads = threads.map(|thread| thread.into_string().unwrap());
     let has_name = |thread: &String| {
         fs::read_to_string(format!("/proc/self/task/{thread}/comm")).is_ok_and(|comm| comm.trim_end() == name)
     };
-    threads.find(has_name).unwrap_or_else(|| panic!("no thread is called {name}"))
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        let threads = fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().file_name());
+        let mut threads = threads.map(|thread| thread.into_string().unwrap());
+        if let Some(thread) = threads.find(has_name) {
+            return thread;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("no thread is called {name}")
 }
 
 /// Field 41 of proc_pid_stat(5), behind a name that may have spaces.
