@@ -72,15 +72,8 @@ impl Connection {
         let (input, output) = (Vec::new(), Vec::new());
         let mut connection = Self { stream, input, output, sent: 0, room, prefix, subscriptions: 0 };
         let options = server.login.options();
-        connection.output.extend_from_slice(format!("CONNECT {options}\r\nPING\r\n").as_bytes());
-        connection.flush()?;
-        let (mut is_ready, until) = (false, Instant::now() + PATIENCE);
-        while !is_ready {
-            if Instant::now() > until {
-                return Err(ErrorKind::TimedOut.into());
-            }
-            connection.poll(Duration::from_millis(100), |told| is_ready |= matches!(told, ServerMessage::Pong))?;
-        }
+        connection.output.extend_from_slice(format!("CONNECT {options}\r\n").as_bytes());
+        connection.flush_confirmed(|_| ())?;
         Ok(connection)
     }
 
@@ -125,6 +118,25 @@ impl Connection {
         self.stream.write_all(&self.output[self.sent..])?;
         self.output.clear();
         self.sent = 0;
+        Ok(())
+    }
+
+    /// Sends what is queued, and waits until the server has obeyed it, five seconds at most: else a
+    /// message that another connection publishes at once comes before a subscription. What comes
+    /// meanwhile is shown.
+    pub fn flush_confirmed(&mut self, mut each: impl FnMut(ServerMessage<'_>)) -> io::Result<()> {
+        self.output.extend_from_slice(b"PING\r\n");
+        self.flush()?;
+        let (mut is_confirmed, until) = (false, Instant::now() + PATIENCE);
+        while !is_confirmed {
+            if Instant::now() > until {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            self.poll(Duration::from_millis(100), |told| match told {
+                ServerMessage::Pong => is_confirmed = true,
+                other => each(other),
+            })?;
+        }
         Ok(())
     }
 

@@ -29,7 +29,7 @@ fn main() {
     let path = folder.path().join("journal");
     let mut venue = Venue::new();
     write_journal(&path, &mut venue);
-    let mut seconds: Vec<_> = (0..SAMPLES).map(|_| restart(&path, &mut venue)).collect();
+    let mut seconds: Vec<_> = (0..SAMPLES).map(|sample| restart(&path, &mut venue, sample as u64)).collect();
     seconds.sort_by(f64::total_cmp);
     let (least, median, greatest) = (seconds[0], seconds[SAMPLES / 2], seconds[SAMPLES - 1]);
     if env::args().nth(1).is_some_and(|word| word == "rows") {
@@ -66,9 +66,10 @@ fn end_last(venue: &mut Venue, now_ns: u64) {
     venue.cancel(last, 10, now_ns);
 }
 
-/// Seconds until the first order stands.
-fn restart(path: &Path, venue: &mut Venue) -> f64 {
-    let now_ns = 3_600 * SECOND;
+/// Seconds until the first order stands. Each restart is a second behind the one before it: at the
+/// same time its order would be a duplicate of that one's, which the journal has.
+fn restart(path: &Path, venue: &mut Venue, sample: u64) -> f64 {
+    let now_ns = (3_600 + sample) * SECOND;
     let started = Instant::now();
     let (memory, _) = MappedFile::open(path, JOURNAL_LEN, SyncPolicy::Off).unwrap();
     let (core, rebuild) = Core::recover(config(&KillSwitch::new()), session(), memory, RESERVE).unwrap();
