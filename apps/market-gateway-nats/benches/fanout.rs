@@ -36,7 +36,7 @@ fn main() {
             thread::spawn(move || {
                 let mut link = Connection::open(&address).unwrap();
                 link.subscribe("md.bench.*.events");
-                link.flush_confirmed(|_| ()).unwrap();
+                link.flush(|_| ()).unwrap();
                 ready.send(()).unwrap();
                 let mut records = 0;
                 while records < RECORDS {

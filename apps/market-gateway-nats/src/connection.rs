@@ -73,7 +73,7 @@ impl Connection {
         let mut connection = Self { stream, input, output, sent: 0, room, prefix, subscriptions: 0 };
         let options = server.login.options();
         connection.output.extend_from_slice(format!("CONNECT {options}\r\n").as_bytes());
-        connection.flush_confirmed(|_| ())?;
+        connection.flush(|_| ())?;
         Ok(connection)
     }
 
@@ -114,19 +114,19 @@ impl Connection {
     }
 
     /// Sends what is queued, and waits for the server to take it, five seconds at most.
-    pub fn flush(&mut self) -> io::Result<()> {
+    pub fn write_queued(&mut self) -> io::Result<()> {
         self.stream.write_all(&self.output[self.sent..])?;
         self.output.clear();
         self.sent = 0;
         Ok(())
     }
 
-    /// Sends what is queued, and waits until the server has obeyed it, five seconds at most: else a
-    /// message that another connection publishes at once comes before a subscription. What comes
-    /// meanwhile is shown.
-    pub fn flush_confirmed(&mut self, mut each: impl FnMut(ServerMessage<'_>)) -> io::Result<()> {
+    /// Sends what is queued, and waits until the server has obeyed it, five seconds at most, by a
+    /// PING and its PONG, as a flush of NATS' own clients does: a subscription then has what other
+    /// connections publish from now on. `each` gets the messages that come meanwhile.
+    pub fn flush(&mut self, mut each: impl FnMut(ServerMessage<'_>)) -> io::Result<()> {
         self.output.extend_from_slice(b"PING\r\n");
-        self.flush()?;
+        self.write_queued()?;
         let (mut is_confirmed, until) = (false, Instant::now() + PATIENCE);
         while !is_confirmed {
             if Instant::now() > until {
@@ -141,7 +141,7 @@ impl Connection {
     }
 
     /// Sends of what is queued as much as the server takes at once, and waits for nobody.
-    pub fn flush_some(&mut self) -> io::Result<()> {
+    pub fn write_queued_some(&mut self) -> io::Result<()> {
         if self.queued() == 0 {
             return Ok(());
         }
@@ -177,7 +177,7 @@ impl Connection {
             taken += len;
         }
         self.input.drain(..taken);
-        if wait.is_zero() { self.flush_some() } else { self.flush() }
+        if wait.is_zero() { self.write_queued_some() } else { self.write_queued() }
     }
 
     /// Bytes that came; `None` where none did in time.

@@ -385,7 +385,7 @@ impl Publisher {
             self.counts.quotes += sent;
             self.quotes_waiting += sent;
         }
-        connection.flush_some()?;
+        connection.write_queued_some()?;
         let (first, batches, counts) = (self.first, &mut self.batches, &mut self.counts);
         let waiting = &mut self.quotes_waiting;
         let mut refused = Ok(());

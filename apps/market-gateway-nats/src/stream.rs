@@ -20,7 +20,7 @@ pub(crate) fn request(
 ) -> io::Result<Value> {
     let inbox = connection.open_inbox();
     connection.publish(&format!("$JS.API.{api}"), &inbox.subject, &[], body.to_string().as_bytes());
-    connection.flush()?;
+    connection.write_queued()?;
     let until = Instant::now() + PATIENCE;
     let mut answer = None;
     while answer.is_none() && Instant::now() < until {
