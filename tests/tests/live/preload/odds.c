@@ -157,7 +157,7 @@ static void replace(void *(*waits)(void *), int fd) {
     usleep(50000);
     pthread_kill(thread, SIGUSR1);
     pthread_join(thread, NULL);
-    // Behind the thread, whose wait ends by either: two that speak at once have no order.
+    // The thread has spoken: the kernel ends its wait by the signal, the library already by dup2.
     say("dup2", taken == fd);
     close(fd), close(ends[0]);
 }
