@@ -81,6 +81,9 @@ fn main() -> ExitCode {
     };
     let mut report = Report::new(samples);
     println!("wirepath on {}, {samples} samples a line, interleaved\n\n{}", machine(), heading());
+    if let Err(error) = cores::place_helpers() {
+        eprintln!("bench: helpers share the core that is measured: {error}");
+    }
     if let Some([_, second]) = report.cores {
         // The first core takes most of a machine's interrupts.
         cores::pin(second);

@@ -23,6 +23,7 @@ use wirepath::worker::live::{LiveConfig, PortConfig};
 
 use super::pair::{FAR, NEAR};
 use super::round_trip::{Times, beside, times, until};
+use super::sys;
 
 /// Bytes of a request.
 const LEN: u32 = 64;
@@ -142,8 +143,10 @@ impl Side {
 
 type Names<'a> = (&'a Sender<Name>, &'a Receiver<Name>);
 
-/// Answers until stopped.
+/// Answers until stopped. Until it is connected it lets others run: the port's helper, which reads
+/// the kernel's neighbors, has no real-time policy, and both cores spin.
 fn serve((names, theirs): Names<'_>, ready: &AtomicBool, stopping: &AtomicBool) -> Result<(), String> {
+    sys::run_with_others();
     let mut side = Side::open(FAR.interface)?;
     names.send(side.name()?).map_err(text)?;
     ready.store(true, Ordering::Release);
@@ -151,17 +154,20 @@ fn serve((names, theirs): Names<'_>, ready: &AtomicBool, stopping: &AtomicBool) 
         side.port.turn();
         if let Ok(name) = theirs.try_recv() {
             side.connect(NEAR.address, name)?;
+            sys::run_first();
         }
     }
     Ok(())
 }
 
 fn ask((names, theirs): Names<'_>, request: Request, count: usize) -> Result<Times, String> {
+    sys::run_with_others();
     let mut side = Side::open(NEAR.interface)?;
     let server = theirs.recv().map_err(text)?;
     side.connect(FAR.address, server)?;
     // Its first request may come before the server has connected: it is sent again then.
     names.send(side.name()?).map_err(text)?;
+    sys::run_first();
     let operation = match request {
         Request::Read => SendOperation::Read(server.memory),
         Request::Write => SendOperation::Write(server.memory),

@@ -24,12 +24,21 @@ pub fn thread_cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
+/// Takes from the calling thread what [`run_first`] gave it.
+pub fn run_with_others() {
+    schedule(libc::SCHED_OTHER, 0);
+}
+
 /// Gives the calling thread priority over all threads that are not real-time, so that none of them
 /// interrupts the two ends of a round trip. Does nothing without the permission.
 pub fn run_first() {
-    let priority = libc::sched_param { sched_priority: 1 };
+    schedule(libc::SCHED_RR, 1);
+}
+
+fn schedule(policy: i32, priority: i32) {
+    let priority = libc::sched_param { sched_priority: priority };
     // SAFETY: borrowed for the call (1).
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const priority) };
+    unsafe { libc::sched_setscheduler(0, policy, &raw const priority) };
 }
 
 /// Lets the calling thread, and the programs that it starts from now on, run on these cores alone.

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::{hint, thread, time};
 
-use wirepath::worker::affinity;
+use wirepath::worker::affinity::{self, PinError};
 
 /// Pins the calling thread, and prints a notice where that is refused: the figures are less
 /// reliable then.
@@ -11,6 +11,15 @@ pub fn pin(core: usize) {
     if let Err(error) = affinity::pin(core) {
         eprintln!("bench: not pinned: {error}");
     }
+}
+
+/// Has the ports' helpers and the benches of other packages run on all cores of the process, which
+/// must not be pinned yet: a reader in another process needs a core of its own.
+///
+/// # Errors
+/// The kernel refuses it.
+pub fn place_helpers() -> Result<(), PinError> {
+    affinity::current().map_or(Ok(()), |cores| affinity::place_helpers(&cores))
 }
 
 /// The first two cores that the process may use; `None` on a machine with one.

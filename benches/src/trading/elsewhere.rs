@@ -2,7 +2,10 @@
 //! argument is `rows`.
 
 use std::env;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread::{Builder, JoinHandle};
+
+use wirepath::worker::affinity;
 
 use crate::measure::sampling::Spread;
 use crate::measure::table::{Bound, Line, Promise};
@@ -88,12 +91,16 @@ pub(super) fn lines(mut add: impl FnMut(Line)) {
     }
 }
 
-/// What a bench prints. Cargo builds it where it is not built.
+/// What a bench prints. Cargo builds it where it is not built. A helper starts it, because the core
+/// of this thread would be that of all its processes.
 fn run(package: &str, bench: &str) -> Result<String, String> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["bench", "--quiet", "-p", package, "--bench", bench, "--", "rows"]);
-    let output = command.output().map_err(|error| format!("cargo does not start: {error}"))?;
+    command.args(["bench", "--quiet", "-p", package, "--bench", bench, "--", "rows"]).stderr(Stdio::inherit());
+    let helper = affinity::spawn_helper(Builder::new().name("bench".into()), move || command.output());
+    let output = helper.map(JoinHandle::join).map_err(|error| format!("no helper starts: {error}"))?;
+    let output =
+        output.map_err(|_| "the helper panicked")?.map_err(|error| format!("cargo does not start: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() { Ok(text) } else { Err(format!("cargo bench -p {package} --bench {bench} failed")) }
 }
