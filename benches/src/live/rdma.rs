@@ -143,8 +143,8 @@ impl Side {
 
 type Names<'a> = (&'a Sender<Name>, &'a Receiver<Name>);
 
-/// Answers until stopped. Until it is connected it lets others run: the port's helper, which reads
-/// the kernel's neighbors, has no real-time policy, and both cores spin.
+/// Answers until stopped. Neither end is real-time before both are connected: the port's helper,
+/// which reads the kernel's neighbors, has no real-time policy, and would wait on a core that spins.
 fn serve((names, theirs): Names<'_>, ready: &AtomicBool, stopping: &AtomicBool) -> Result<(), String> {
     sys::run_with_others();
     let mut side = Side::open(FAR.interface)?;
@@ -154,6 +154,7 @@ fn serve((names, theirs): Names<'_>, ready: &AtomicBool, stopping: &AtomicBool) 
         side.port.turn();
         if let Ok(name) = theirs.try_recv() {
             side.connect(NEAR.address, name)?;
+            names.send(side.name()?).map_err(text)?;
             sys::run_first();
         }
     }
@@ -165,8 +166,9 @@ fn ask((names, theirs): Names<'_>, request: Request, count: usize) -> Result<Tim
     let mut side = Side::open(NEAR.interface)?;
     let server = theirs.recv().map_err(text)?;
     side.connect(FAR.address, server)?;
-    // Its first request may come before the server has connected: it is sent again then.
     names.send(side.name()?).map_err(text)?;
+    // The server says its name again when it is connected.
+    theirs.recv().map_err(text)?;
     sys::run_first();
     let operation = match request {
         Request::Read => SendOperation::Read(server.memory),
