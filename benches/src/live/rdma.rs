@@ -144,7 +144,8 @@ impl Side {
 type Names<'a> = (&'a Sender<Name>, &'a Receiver<Name>);
 
 /// Answers until stopped. Neither end is real-time before both are connected: the port's helper,
-/// which reads the kernel's neighbors, has no real-time policy, and would wait on a core that spins.
+/// which reads the kernel's neighbors, has no real-time policy, and would wait on a core that
+/// spins.
 fn serve((names, theirs): Names<'_>, ready: &AtomicBool, stopping: &AtomicBool) -> Result<(), String> {
     sys::run_with_others();
     let mut side = Side::open(FAR.interface)?;
