@@ -11,8 +11,8 @@ use crate::wire::bth::Bth;
 use crate::wire::extended::Deth;
 use crate::wire::packet::Message;
 
-/// Messages without the right to the memory that they name, of which every sixteenth ends a connection:
-/// more than a peer's mistakes, and too few to guess a key.
+/// Messages without the right to the memory that they name, of which every sixteenth ends a
+/// connection: more than a peer's mistakes, and too few to guess a key.
 const VIOLATIONS: u64 = 16;
 
 impl Qp {
