@@ -39,7 +39,7 @@ pub mod wire;
 
 pub use audit::{Audit, AuditCsv, Direction};
 pub use config::{Config, JournalConfig, LatencyConfig, MirrorConfig, Sample, StandbyConfig, VenueClient, VenueConfig};
-pub use core::{Core, CoreConfig, CoreCounts, Instrument, KillLine, Notice, RefusalCounts, VenueRefusal};
+pub use core::{Core, CoreConfig, CoreCounts, Instrument, KillLine, Notice, OrderAlarm, RefusalCounts, VenueRefusal};
 pub use error::Error;
 pub use feed::{Feed, FeedConfig, FeedRecovery, RecoveryCounts};
 pub use gateway::Gateway;
