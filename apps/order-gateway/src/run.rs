@@ -95,8 +95,8 @@ pub struct Run<T, S, M> {
     pub speaker: Option<Speaker>,
     /// What people say. By default nothing.
     pub commands: Option<Receiver<Command>>,
-    /// The signal that is a kill: the thread for it may not have looked before a turn, or before the
-    /// gateway logs out. By default none.
+    /// The signal that is a kill: the thread for it may not have looked before a turn, or before
+    /// the gateway logs out. By default none.
     pub kill_signal: Option<KillSignal>,
     /// The standby, and whether bytes may leave. By default none.
     pub standby: Option<StandbyLink>,
