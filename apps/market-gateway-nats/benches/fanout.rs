@@ -10,8 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Ring, Server, record};
+use market_fanout::{PublisherConfig, Turn};
 use market_gateway_nats::wire::ServerMessage;
-use market_gateway_nats::{Connection, Publisher, PublisherConfig, Turn};
+use market_gateway_nats::{Connection, JetStream, Publisher};
 
 const SUBSCRIBERS: usize = 4;
 const RECORDS: u64 = 2_000_000;
@@ -21,9 +22,8 @@ const ENTRY_LEN: u64 = 128;
 fn main() {
     let Some(server) = Server::start("fanout") else { return };
     let mut ring = Ring::new(1 << 17);
-    let config =
-        PublisherConfig { server: server.address().into(), venue: "bench".into(), ..PublisherConfig::default() };
-    let mut publisher = Publisher::new(config, ring.reader());
+    let broker = JetStream { server: server.address().into(), venue: "bench".into(), ..JetStream::default() };
+    let mut publisher = Publisher::new(broker, PublisherConfig::default(), ring.reader());
     // Connected, and the streams made, before the clock runs.
     while publisher.counts().connections == 0 {
         publisher.turn().unwrap();

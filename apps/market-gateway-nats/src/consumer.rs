@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-use market_ring::{Quote, Record};
+use market_fanout::{Channels, ConsumerEvent};
+use market_ring::Quote;
 use serde_json::{Value, json};
 
-use crate::batch::{COVERS, END, SESSION, entries, parse_pair};
 use crate::connection::Connection;
 use crate::login::NatsServer;
 use crate::stream;
@@ -17,34 +17,6 @@ use crate::wire::{ServerMessage, header, status};
 /// A connection on which nothing came for so long is made anew: the server's pings come later.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 const RETRY_EVERY: Duration = Duration::from_millis(100);
-/// Sessions that a channel has left and that are remembered: each is a start of its gateway.
-const LEFT_MAX: usize = 1_024;
-
-/// What a consumer is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConsumerEvent {
-    /// A record, and its number in the publisher's ring.
-    Record(u64, Record),
-    /// The channel's records with these numbers, if there were any, are not to be had: the ring had
-    /// overwritten them, the publisher was not there, or the broker has lost them or dropped them
-    /// as the oldest. Books built from events are void until the channel's next `Clear`.
-    Missed {
-        /// The channel.
-        channel: u16,
-        /// The first number.
-        first: u64,
-        /// The last; `u64::MAX` where a session has ended and nobody has said with which number.
-        last: u64,
-    },
-    /// The publisher's ring of a channel is another one: numbers begin anew, and the channel's
-    /// books are void.
-    Restart {
-        /// The channel.
-        channel: u16,
-    },
-    /// A message that is no batch, or an entry that is no record.
-    Malformed,
-}
 
 /// See the [module's text](crate).
 pub struct Consumer {
@@ -76,36 +48,7 @@ struct Position {
     reread_until: u64,
     /// Messages that the broker has sent on this connection.
     delivered: u64,
-    /// Each channel apart, because each worker of a gateway has a ring.
-    channels: BTreeMap<u16, Followed>,
-}
-
-/// What was read last of a channel.
-struct Followed {
-    /// The ring's.
-    session: u64,
-    /// The number from which on nothing has come.
-    next: u64,
-    /// Nothing follows in this session.
-    has_ended: bool,
-    /// Those before it, the latest last.
-    left: Vec<u64>,
-}
-
-impl Followed {
-    const fn new(session: u64) -> Self {
-        Self { session, next: 0, has_ended: false, left: Vec::new() }
-    }
-
-    /// Goes on with another session, and returns what was known of the one before.
-    fn restart(&mut self, session: u64) -> Self {
-        let mut left = core::mem::take(&mut self.left);
-        if left.len() == LEFT_MAX {
-            left.remove(0);
-        }
-        left.push(self.session);
-        core::mem::replace(self, Self { left, ..Self::new(session) })
-    }
+    channels: Channels,
 }
 
 impl Consumer {
@@ -267,7 +210,10 @@ impl Position {
             }
             is_reread = place.stream_seq <= self.reread_until;
         }
-        self.take_batch(subject, headers, payload, is_reread, each);
+        match channel_of(subject) {
+            Some(channel) => self.channels.take(channel, |name| header(headers, name), payload, is_reread, each),
+            None => each(ConsumerEvent::Malformed),
+        }
         Ok(())
     }
 
@@ -287,51 +233,6 @@ impl Position {
         }
         (self.stream_seq, self.stored_at, self.delivered) = (place.stream_seq, place.stored_at, place.delivered);
         Ok(is_again)
-    }
-
-    /// Takes a batch; `is_reread`: the stream is read once more, and the batch may have come
-    /// before. Its time says nothing of that, because the broker's clock may step back.
-    fn take_batch(
-        &mut self,
-        subject: &str,
-        headers: &[u8],
-        payload: &[u8],
-        is_reread: bool,
-        each: &mut impl FnMut(ConsumerEvent),
-    ) {
-        let session = header(headers, SESSION).and_then(|text| u64::from_str_radix(text, 16).ok());
-        let covers = header(headers, COVERS).and_then(parse_pair);
-        let (Some(session), Some((from, last)), Some(channel)) = (session, covers, channel_of(subject)) else {
-            return each(ConsumerEvent::Malformed);
-        };
-        let followed = self.channels.entry(channel).or_insert(Followed::new(session));
-        if followed.session != session {
-            // A session that the channel has left does not begin again.
-            if is_reread && followed.left.contains(&session) {
-                return;
-            }
-            let before = followed.restart(session);
-            if !before.has_ended {
-                each(ConsumerEvent::Missed { channel, first: before.next, last: u64::MAX });
-            }
-            each(ConsumerEvent::Restart { channel });
-        }
-        let next = &mut followed.next;
-        if from > *next {
-            each(ConsumerEvent::Missed { channel, first: *next, last: from - 1 });
-            *next = from;
-        }
-        for entry in entries(payload) {
-            let Some((seq, record)) = entry.filter(|(seq, record)| record.channel == channel && *seq < u64::MAX) else {
-                return each(ConsumerEvent::Malformed);
-            };
-            if seq >= *next {
-                *next = seq + 1;
-                each(ConsumerEvent::Record(seq, record));
-            }
-        }
-        *next = (*next).max(last.saturating_add(1));
-        followed.has_ended |= header(headers, END).is_some();
     }
 }
 
@@ -367,6 +268,7 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use market::event::{Clear, Event};
+    use market_ring::Record;
 
     use super::*;
 
@@ -476,63 +378,5 @@ mod tests {
         assert!(take(message(batch, "$JS.ACK.MD.x.1.40.1.0.0")).is_ok());
         assert!(take(message(batch, "$JS.ACK.MD.x.1.42.3.0.0")).is_err());
         assert!(take(message(b"NATS/1.0 409 Consumer Deleted\r\n\r\n", "$JS.ACK.MD.x.1.41.2.0.0")).is_err());
-    }
-
-    #[test]
-    fn records_that_no_batch_of_the_channel_has_are_told_and_repetitions_are_not() {
-        let mut position = Position::default();
-        let mut told = Vec::new();
-        let mut take = |channel: u16, session, covers: &str, seqs: &[u64]| {
-            let headers = format!("NATS/1.0\r\nWp-Session: {session}\r\nWp-Covers: {covers}\r\n\r\n");
-            let record = Record { channel, ..Record::new(0, Event::Clear(Clear { at_ns: 0 })) };
-            let entry = |seq: &u64| [&seq.to_le_bytes()[..], &record.to_bytes()].concat();
-            let payload: Vec<u8> = seqs.iter().flat_map(entry).collect();
-            let mut each = |event| match event {
-                ConsumerEvent::Record(seq, record) => told.push((record.channel, seq, seq)),
-                ConsumerEvent::Missed { channel, first, last } => told.push((100 + channel, first, last)),
-                other => panic!("{other:?}"),
-            };
-            position.take_batch(&format!("md.v.{channel}.events"), headers.as_bytes(), &payload, false, &mut each);
-            core::mem::take(&mut told)
-        };
-        // All is there, a quiet channel begins late, and the same comes again after an outage.
-        assert_eq!(take(0, 1, "0-5", &[0, 3]), [(0, 0, 0), (0, 3, 3)]);
-        assert_eq!(take(1, 1, "0-7", &[7]), [(1, 7, 7)]);
-        assert_eq!(take(0, 1, "0-5", &[0, 3]), []);
-        assert_eq!(take(0, 1, "6-9", &[9]), [(0, 9, 9)]);
-        // A publisher that was away begins further on, in batches of other records.
-        assert_eq!(take(0, 1, "20-22", &[21]), [(100, 10, 19), (0, 21, 21)]);
-        assert_eq!(take(1, 1, "5-8", &[7, 8]), [(1, 8, 8)]);
-        // A batch without records says what was missed.
-        assert_eq!(take(1, 1, "30-29", &[]), [(101, 9, 29)]);
-        assert_eq!(take(1, 1, "30-30", &[30]), [(1, 30, 30)]);
-    }
-
-    #[test]
-    fn rings_of_two_workers_do_not_end_each_other() {
-        let mut position = Position::default();
-        let mut told = Vec::new();
-        for (channel, session, covers) in [(0, 1, "0-4"), (1, 2, "0-9"), (0, 1, "5-6"), (0, 3, "0-1"), (1, 2, "10-10")]
-        {
-            let headers = format!("NATS/1.0\r\nWp-Session: {session}\r\nWp-Covers: {covers}\r\n\r\n");
-            let subject = format!("md.v.{channel}.events");
-            position.take_batch(&subject, headers.as_bytes(), b"", false, &mut |event| told.push(event));
-        }
-        let missed = ConsumerEvent::Missed { channel: 0, first: 7, last: u64::MAX };
-        assert_eq!(told, [missed, ConsumerEvent::Restart { channel: 0 }]);
-    }
-
-    #[test]
-    fn end_of_a_session_that_no_batch_has_is_told_as_missed() {
-        for (end, missed) in [("", vec![(5, u64::MAX)]), ("Wp-End: 1\r\n", vec![])] {
-            let (mut position, mut told) = (Position::default(), Vec::new());
-            for (session, covers, end) in [(1, "0-4", end), (2, "0-1", "")] {
-                let headers = format!("NATS/1.0\r\nWp-Session: {session}\r\nWp-Covers: {covers}\r\n{end}\r\n");
-                position.take_batch("md.v.0.events", headers.as_bytes(), b"", false, &mut |event| told.push(event));
-            }
-            let missed = missed.into_iter().map(|(first, last)| ConsumerEvent::Missed { channel: 0, first, last });
-            let expected: Vec<_> = missed.chain([ConsumerEvent::Restart { channel: 0 }]).collect();
-            assert_eq!(told, expected, "{end}");
-        }
     }
 }

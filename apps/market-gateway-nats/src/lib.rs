@@ -18,18 +18,14 @@
 //! usual one would bring an asynchronous runtime and some hundred crates into the build.
 #![forbid(unsafe_code)]
 
-mod batch;
-mod config;
 mod connection;
 mod consumer;
 mod login;
 mod publisher;
-mod quotes;
 mod stream;
 pub mod wire;
 
-pub use config::{Policy, PublisherConfig};
 pub use connection::{Connection, Inbox, NumberedInbox};
-pub use consumer::{Consumer, ConsumerEvent, latest_quotes};
+pub use consumer::{Consumer, latest_quotes};
 pub use login::{Login, NatsServer, read_secret};
-pub use publisher::{Publisher, PublisherCounts, Stopped, Turn};
+pub use publisher::{JetStream, JetStreamLink, Publisher};

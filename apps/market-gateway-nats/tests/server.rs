@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use common::{Ring, Server, record};
 use market::{Price, Symbol};
-use market_gateway_nats::{
-    Consumer, ConsumerEvent, Login, NatsServer, Policy, Publisher, PublisherConfig, Stopped, Turn, latest_quotes,
-};
+use market_fanout::{ConsumerEvent, Policy, PublisherConfig, Stopped, Turn};
+use market_gateway_nats::{Consumer, JetStream, Login, NatsServer, Publisher, latest_quotes};
 use market_ring::{Flags, Quote, Record, RingConfig, RingReader, RingWriter};
 
 /// A bound on waiting, for a machine that is busy; what is tested does not depend on it.
@@ -20,13 +19,13 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// With small streams: a server sets their whole size aside when they are made, and refuses where
 /// the disk has less room.
-fn config(server: &Server) -> PublisherConfig {
-    PublisherConfig {
-        server: server.address().into(),
-        venue: "xnas".into(),
-        stream_bytes_max: 64 << 20,
-        ..PublisherConfig::default()
-    }
+fn broker(server: &Server) -> JetStream {
+    let server = server.address().into();
+    JetStream { server, venue: "xnas".into(), stream_bytes_max: 64 << 20, ..JetStream::default() }
+}
+
+fn publisher_to(server: &Server, ring: RingReader) -> Publisher {
+    Publisher::new(broker(server), PublisherConfig::default(), ring)
 }
 
 /// Takes turns until `count` records have come.
@@ -57,7 +56,7 @@ fn broker_that_is_killed_under_load_costs_no_record_and_repeats_none() {
         return;
     };
     let mut ring = Ring::new(1 << 17);
-    let mut publisher = Publisher::new(config(&server), ring.reader());
+    let mut publisher = publisher_to(&server, ring.reader());
     let (mut consumer, mut found) = (Consumer::new(server.address(), "MD"), BTreeMap::new());
     for number in 0..COUNT {
         ring.writer.publish(&record(number));
@@ -92,7 +91,7 @@ fn broker_that_is_killed_under_load_costs_no_record_and_repeats_none() {
 fn broker_that_is_set_up_anew_is_sent_what_is_kept_and_consumers_begin_anew_without_repetitions() {
     let Some(mut server) = Server::start("broker_that_is_set_up_anew_is_sent_what_is_kept") else { return };
     let mut ring = Ring::new(1 << 12);
-    let mut publisher = Publisher::new(config(&server), ring.reader());
+    let mut publisher = publisher_to(&server, ring.reader());
     let (mut consumer, mut found) = (Consumer::new(server.address(), "MD"), BTreeMap::new());
     (0..1_000).for_each(|number| _ = ring.writer.publish(&record(number)));
     connect(&mut publisher);
@@ -117,8 +116,8 @@ fn batches_that_a_full_broker_refuses_are_not_acknowledged() {
     let Some(server) = Server::start_with_disk(test, Some(1 << 20)) else { return };
     let mut ring = Ring::new(1 << 15);
     // The stream may have more than the disk.
-    let config = PublisherConfig { stream_bytes_max: -1, ..config(&server) };
-    let mut publisher = Publisher::new(config, ring.reader());
+    let broker = JetStream { stream_bytes_max: -1, ..broker(&server) };
+    let mut publisher = Publisher::new(broker, PublisherConfig::default(), ring.reader());
     (0..20_000).for_each(|number| _ = ring.writer.publish(&record(number)));
     connect(&mut publisher);
     let until = Instant::now() + PATIENCE;
@@ -127,7 +126,7 @@ fn batches_that_a_full_broker_refuses_are_not_acknowledged() {
         assert!(Instant::now() < until && counts.acknowledged < 20_000 / 256, "{counts:?}");
         publisher.turn().unwrap();
     }
-    let (counts, why) = (*publisher.counts(), publisher.why_down().unwrap().to_owned());
+    let (counts, why) = (publisher.counts(), publisher.why_down().unwrap().to_owned());
     assert!(why.starts_with("JetStream does not take a message: ") && why.ends_with("`nats stream info`"), "{why}");
     assert!(3 < counts.acknowledged && counts.acknowledged < counts.batches, "{counts:?}");
     let (mut consumer, mut found) = (Consumer::new(server.address(), "MD"), BTreeMap::new());
@@ -146,13 +145,14 @@ fn batches_that_a_full_broker_refuses_are_not_acknowledged() {
 fn answers_to_one_connection_reach_no_other() {
     let Some(server) = Server::start("answers_to_one_connection_reach_no_other") else { return };
     let (mut ring, quiet) = (Ring::new(64), Ring::new(64));
-    let mut publisher = Publisher::new(config(&server), ring.reader());
+    let mut publisher = publisher_to(&server, ring.reader());
     connect(&mut publisher);
     let (mut consumer, mut found) = (Consumer::new(server.address(), "MD"), BTreeMap::new());
     consumer.turn(Duration::ZERO, |item| panic!("{item:?}"));
     // Answers to its requests, and to its first batch.
     let mut other = Publisher::new(
-        PublisherConfig { venue: "other".into(), stream: "OTHER".into(), ..config(&server) },
+        JetStream { venue: "other".into(), stream: "OTHER".into(), ..broker(&server) },
+        PublisherConfig::default(),
         quiet.reader(),
     );
     connect(&mut other);
@@ -201,7 +201,7 @@ fn sorted(items: &[ConsumerEvent]) -> (Vec<(u16, u64, u64)>, Vec<u64>) {
 fn each_channels_next_batch_names_what_the_ring_had_overwritten() {
     let Some(server) = Server::start("each_channels_next_batch_names_what_the_ring_had_overwritten") else { return };
     let mut ring = Ring::new(64);
-    let mut publisher = Publisher::new(config(&server), ring.reader());
+    let mut publisher = publisher_to(&server, ring.reader());
     (0..100).for_each(|number| _ = ring.writer.publish(&record(number)));
     drop(ring);
     finish(&mut publisher);
@@ -214,14 +214,14 @@ fn each_channels_next_batch_names_what_the_ring_had_overwritten() {
 fn publisher_that_was_restarted_tells_what_it_missed_meanwhile() {
     let Some(server) = Server::start("publisher_that_was_restarted_tells_what_it_missed_meanwhile") else { return };
     let mut ring = Ring::new(64);
-    let mut publisher = Publisher::new(config(&server), ring.reader());
+    let mut publisher = publisher_to(&server, ring.reader());
     (0..9).for_each(|number| _ = ring.writer.publish(&record(number)));
     while publisher.counts().acknowledged < 3 {
         publisher.turn().unwrap();
     }
     drop(publisher);
     (9..109).for_each(|number| _ = ring.writer.publish(&record(number)));
-    let mut publisher = Publisher::new(config(&server), ring.reader());
+    let mut publisher = publisher_to(&server, ring.reader());
     drop(ring);
     finish(&mut publisher);
     let (missed, seqs) = sorted(&told(&server, 3 + 9 + 32));
@@ -238,7 +238,7 @@ fn publisher_follows_a_writer_that_was_killed_and_started_again() {
     ring.writer.update(0, &quote);
     // What a killed writer leaves: a file that is not closed, and that nobody has locked.
     let killed = ring.copy();
-    let mut publisher = Publisher::new(config(&server), RingReader::open(&killed).unwrap());
+    let mut publisher = publisher_to(&server, RingReader::open(&killed).unwrap());
     let until = Instant::now() + PATIENCE;
     while publisher.turn().unwrap() != Turn::WriterGone {
         assert!(Instant::now() < until, "{:?} {:?}", publisher.counts(), publisher.why_down());
@@ -267,9 +267,9 @@ fn seq(item: &ConsumerEvent) -> u64 {
 fn late_joiner_gets_the_latest_quote_of_each_instrument() {
     let Some(server) = Server::start("late_joiner_gets_the_latest_quote_of_each_instrument") else { return };
     let mut ring = Ring::new(64);
-    let quotes_every = Duration::ZERO;
-    let mut publisher =
-        Publisher::new(PublisherConfig { policy: Policy::Conflate, quotes_every, ..config(&server) }, ring.reader());
+    let config =
+        PublisherConfig { policy: Policy::Conflate, quotes_every: Duration::ZERO, ..PublisherConfig::default() };
+    let mut publisher = Publisher::new(broker(&server), config, ring.reader());
     let quote = |symbol: &str, bid_qty| Quote {
         symbol: Symbol::new(symbol).unwrap(),
         bid_px: Price(5),
@@ -295,19 +295,15 @@ fn late_joiner_gets_the_latest_quote_of_each_instrument() {
 
 #[test]
 fn publisher_that_must_not_skip_names_the_first_record_that_was_not_acknowledged() {
-    let away = PublisherConfig {
-        policy: Policy::Disconnect,
-        server: "127.0.0.1:1".into(),
-        patience: Duration::ZERO,
-        ..PublisherConfig::default()
-    };
+    let away = JetStream { server: "127.0.0.1:1".into(), ..JetStream::default() };
+    let config = PublisherConfig { policy: Policy::Disconnect, patience: Duration::ZERO, ..PublisherConfig::default() };
     let mut ring = Ring::new(64);
-    let mut publisher = Publisher::new(away.clone(), ring.reader());
+    let mut publisher = Publisher::new(away.clone(), config.clone(), ring.reader());
     (0..100).for_each(|number| _ = ring.writer.publish(&record(number)));
     assert_eq!(publisher.turn(), Err(Stopped { first: 0, last: 67 }));
     // What was read before the ring overtook it was not acknowledged either.
     let mut ring = Ring::new(64);
-    let mut publisher = Publisher::new(away, ring.reader());
+    let mut publisher = Publisher::new(away, config, ring.reader());
     (0..10).for_each(|number| _ = ring.writer.publish(&record(number)));
     assert_eq!(publisher.turn(), Ok(Turn::Busy));
     (10..110).for_each(|number| _ = ring.writer.publish(&record(number)));
@@ -318,8 +314,8 @@ fn publisher_that_must_not_skip_names_the_first_record_that_was_not_acknowledged
 fn publisher_that_must_not_skip_ends_when_all_that_it_has_read_is_acknowledged() {
     let Some(server) = Server::start("publisher_that_must_not_skip_ends_when_all_is_acknowledged") else { return };
     let mut ring = Ring::new(64);
-    let config = PublisherConfig { policy: Policy::Disconnect, patience: PATIENCE, ..config(&server) };
-    let mut publisher = Publisher::new(config, ring.reader());
+    let config = PublisherConfig { policy: Policy::Disconnect, patience: PATIENCE, ..PublisherConfig::default() };
+    let mut publisher = Publisher::new(broker(&server), config, ring.reader());
     (0..10).for_each(|number| _ = ring.writer.publish(&record(number)));
     publisher.turn().unwrap();
     (10..110).for_each(|number| _ = ring.writer.publish(&record(number)));
@@ -376,8 +372,9 @@ fn broker_that_stalls_holds_up_no_turn_and_the_ring_is_read_on() {
     for answers in [true, false] {
         let server = stalled_broker(answers);
         let mut ring = Ring::new(1 << 14);
-        let config = PublisherConfig { server: server.into(), patience: PATIENCE, ..PublisherConfig::default() };
-        let mut publisher = Publisher::new(config, ring.reader());
+        let broker = JetStream { server: server.into(), ..JetStream::default() };
+        let config = PublisherConfig { patience: PATIENCE, ..PublisherConfig::default() };
+        let mut publisher = Publisher::new(broker, config, ring.reader());
         let mut longest = Duration::ZERO;
         let mut turn = |publisher: &mut Publisher| {
             let begun = Instant::now();
@@ -415,15 +412,17 @@ fn server_with_a_login_takes_who_has_it_and_refuses_others_aloud() {
         let mut ring = Ring::new(64);
         (0..10).for_each(|number| _ = ring.writer.publish(&record(number)));
         let at = |login: &Login| NatsServer { address: server.address(), login: login.clone() };
-        let with = |login: &Login| PublisherConfig { server: at(login), ..config(&server) };
-        let mut stranger = Publisher::new(with(&wrong), ring.reader());
+        let with = |login: &Login| JetStream { server: at(login), ..broker(&server) };
+        let publish =
+            |login: &Login, ring: &Ring| Publisher::new(with(login), PublisherConfig::default(), ring.reader());
+        let mut stranger = publish(&wrong, &ring);
         let until = Instant::now() + PATIENCE;
         while !stranger.why_down().is_some_and(|why| why.contains("Authorization")) {
             stranger.turn().unwrap();
             assert!(Instant::now() < until, "{:?}", stranger.why_down());
         }
         assert!(!format!("{:?} {:?}", with(&wrong), with(&login)).contains("secret"));
-        let mut publisher = Publisher::new(with(&login), ring.reader());
+        let mut publisher = publish(&login, &ring);
         let (mut consumer, mut found) = (Consumer::new(at(&login), "MD"), BTreeMap::new());
         drop(ring);
         finish(&mut publisher);

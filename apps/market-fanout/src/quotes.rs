@@ -1,5 +1,4 @@
-//! The latest quotes, each on a subject of its own. Between two rounds only the last one of each
-//! counts.
+//! The latest quotes, each by a key of its own. Between two rounds only the last one of each counts.
 //!
 //! A quote is known by its channel and its symbol, not by its place in the ring: after an image the
 //! places are others. One whose instrument has left its place without taking another is sent once
@@ -10,8 +9,6 @@ use std::collections::BTreeMap;
 use market::Symbol;
 use market_ring::{Conflated, Flags, Quote, RingReader};
 
-use crate::connection::Connection;
-
 /// An instrument of a channel.
 type Key = (u16, [u8; 8]);
 
@@ -20,27 +17,31 @@ type Key = (u16, [u8; 8]);
 pub(crate) struct Quotes {
     /// Whose quote is at each place of the ring.
     places: Vec<Option<Key>>,
-    latest: BTreeMap<Key, Latest>,
+    latest: BTreeMap<Key, LatestQuote>,
 }
 
+/// The latest quote of an instrument.
 #[derive(Debug)]
-struct Latest {
-    subject: String,
-    quote: Quote,
+pub struct LatestQuote {
+    /// The symbol as letters, digits and `_`, or `id-` and a number: no other symbol has the same.
+    pub token: String,
+    /// The quote.
+    pub quote: Quote,
+    /// Changes that were never sent.
+    pub merged: u64,
     /// Its place in the ring, where it was seen last.
     place: usize,
-    merged: u64,
     is_sent: bool,
 }
 
 impl Quotes {
     /// Takes over what has changed.
-    pub(crate) fn read(&mut self, ring: &mut RingReader, venue: &str) {
+    pub(crate) fn read(&mut self, ring: &mut RingReader) {
         self.places.resize(ring.quotes(), None);
-        ring.read_quotes(|place, conflated| self.take(place, conflated, venue));
+        ring.read_quotes(|place, conflated| self.take(place, conflated));
     }
 
-    fn take(&mut self, place: usize, Conflated { quote, merged }: Conflated, venue: &str) {
+    fn take(&mut self, place: usize, Conflated { quote, merged }: Conflated) {
         let key = (quote.symbol != Symbol::NONE).then_some((quote.channel, quote.symbol.0));
         let before = core::mem::replace(&mut self.places[place], key);
         if let Some(gone) = before.filter(|_| before != key).and_then(|key| self.latest.get_mut(&key))
@@ -49,8 +50,8 @@ impl Quotes {
             gone.mark_stale();
         }
         let Some(key) = key else { return };
-        let latest = self.latest.entry(key).or_insert_with(|| Latest {
-            subject: format!("md.{venue}.{}.quote.{}", quote.channel, token(quote.symbol)),
+        let latest = self.latest.entry(key).or_insert_with(|| LatestQuote {
+            token: token(quote.symbol),
             quote,
             place,
             merged: 0,
@@ -63,7 +64,7 @@ impl Quotes {
     /// The ring is written no more: its quotes say nothing about the market.
     pub(crate) fn mark_stale(&mut self) {
         self.places.clear();
-        self.latest.values_mut().for_each(Latest::mark_stale);
+        self.latest.values_mut().for_each(LatestQuote::mark_stale);
     }
 
     /// All are to be sent again.
@@ -71,19 +72,18 @@ impl Quotes {
         self.latest.values_mut().for_each(|latest| latest.is_sent = false);
     }
 
-    /// Queues what has changed; the broker acknowledges each on `reply`. Returns how many.
-    pub(crate) fn send(&mut self, connection: &mut Connection, reply: &str) -> u64 {
+    /// Shows what has changed, and counts it as sent. Returns how many.
+    pub(crate) fn send(&mut self, mut each: impl FnMut(&LatestQuote)) -> u64 {
         let mut count = 0;
         for latest in self.latest.values_mut().filter(|latest| !latest.is_sent) {
-            let merged = latest.merged.to_string();
-            connection.publish(&latest.subject, reply, &[("Wp-Merged", &merged)], &latest.quote.to_bytes());
+            each(latest);
             (latest.is_sent, count) = (true, count + 1);
         }
         count
     }
 }
 
-impl Latest {
+impl LatestQuote {
     fn mark_stale(&mut self) {
         if !self.quote.flags.contains(Flags::STALE) {
             (self.quote.flags, self.is_sent) = (self.quote.flags.and(Flags::STALE), false);
@@ -91,9 +91,9 @@ impl Latest {
     }
 }
 
-/// A symbol as a token of a subject, other than that of any other symbol. Of a name, letters and
-/// digits stay, and others are `_` and two hexadecimal digits, because dots, stars and spaces have
-/// a meaning there. So no name has the `-` of a number.
+/// A symbol as a token, other than that of any other symbol. Of a name, letters and digits stay, and
+/// others are `_` and two hexadecimal digits, because dots, stars and spaces have a meaning in a
+/// broker's subjects. So no name has the `-` of a number.
 fn token(symbol: Symbol) -> String {
     if let Some(number) = symbol.number() {
         return format!("id-{number}");
@@ -119,22 +119,21 @@ mod tests {
         Conflated { quote: Quote { symbol, bid_qty, ..Quote::default() }, merged: 0 }
     }
 
-    /// What is to be sent: the last word of the subject, quantity, whether it is stale.
+    /// What is to be sent: the token, quantity, whether it is stale.
     fn unsent(quotes: &mut Quotes) -> Vec<(String, u64, bool)> {
         let unsent = quotes.latest.values_mut().filter(|latest| !latest.is_sent);
-        let line = |latest: &mut Latest| {
+        let line = |latest: &mut LatestQuote| {
             latest.is_sent = true;
-            let word = latest.subject.rsplit('.').next().unwrap_or_default().to_owned();
-            (word, latest.quote.bid_qty, latest.quote.flags.contains(Flags::STALE))
+            (latest.token.clone(), latest.quote.bid_qty, latest.quote.flags.contains(Flags::STALE))
         };
         unsent.map(line).collect()
     }
 
     #[test]
-    fn quote_that_moved_to_another_place_of_the_ring_keeps_its_subject() {
+    fn quote_that_moved_to_another_place_of_the_ring_keeps_its_token() {
         let mut quotes = Quotes { places: vec![None; 4], ..Quotes::default() };
         let take = |quotes: &mut Quotes, news: &[(usize, &str, u64)]| {
-            news.iter().for_each(|&(place, symbol, qty)| quotes.take(place, quote(symbol, qty), "v"));
+            news.iter().for_each(|&(place, symbol, qty)| quotes.take(place, quote(symbol, qty)));
             unsent(quotes)
         };
         let fresh = |symbol: &str, qty| (symbol.to_owned(), qty, false);
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn numbered_instruments_and_padded_names_have_subjects_of_their_own() {
+    fn numbered_instruments_and_padded_names_have_tokens_of_their_own() {
         let numbers = (0..70_000).map(|number| token(Symbol::from_number(number)));
         let names = ["7", "70001", "A", "A\t", "A\n", "A\r", " A"].map(|name| token(Symbol::new(name).unwrap()));
         let mut owners = BTreeMap::new();

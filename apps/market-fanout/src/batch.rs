@@ -5,23 +5,25 @@ use market_ring::{Flags, Record};
 /// Bytes of a record in a batch: its number in the ring, and the record.
 pub(crate) const ENTRY_LEN: usize = 8 + Record::LEN;
 
-/// The number of the ring's stream, 16 digits; the message ids begin with it.
-pub(crate) const SESSION: &str = "Wp-Session";
+/// The number of the ring's stream, 16 digits; the ids of batches begin with it.
+pub const SESSION: &str = "Wp-Session";
 /// Numbers in the ring of the first and the last record.
-pub(crate) const SEQ: &str = "Wp-Seq";
+pub const SEQ: &str = "Wp-Seq";
 /// Numbers of the venue, of the first and the last record.
-pub(crate) const VENUE_SEQ: &str = "Wp-Venue-Seq";
+pub const VENUE_SEQ: &str = "Wp-Venue-Seq";
 /// The exchange's time of the last record, and when it was received, ns.
-pub(crate) const TIMES: &str = "Wp-Exchange-Receive-Ns";
+pub const TIMES: &str = "Wp-Exchange-Receive-Ns";
 /// All flags of the records, as their bits.
-pub(crate) const FLAGS: &str = "Wp-Flags";
+pub const FLAGS: &str = "Wp-Flags";
 /// All records of the channel between these numbers in the ring, first and last, are in the batch.
 /// A consumer that has not had those before the first has missed something: the ring had
 /// overwritten it, a publisher was not there, or the broker has lost it.
-pub(crate) const COVERS: &str = "Wp-Covers";
+pub const COVERS: &str = "Wp-Covers";
 
 /// The batch is the channel's last of this session: nothing follows its records.
-pub(crate) const END: &str = "Wp-End";
+pub const END: &str = "Wp-End";
+/// Of a quote: the changes that were never sent.
+pub const MERGED: &str = "Wp-Merged";
 
 /// A batch of one channel that is being filled.
 #[derive(Clone, Debug)]
@@ -40,10 +42,16 @@ pub(crate) struct OpenBatch {
 
 /// A whole batch, as it is sent, and sent again.
 #[derive(Clone, Debug)]
-pub(crate) struct Batch {
-    pub(crate) subject: String,
-    pub(crate) headers: Vec<(&'static str, String)>,
-    pub(crate) payload: Vec<u8>,
+pub struct Batch {
+    /// The channel of its records.
+    pub channel: u16,
+    /// Session, channel and numbers: the same for the same batch, and no other batch has it.
+    pub id: String,
+    /// Names and values.
+    pub headers: Vec<(&'static str, String)>,
+    /// For each record its number in the ring, 8 bytes little-endian, and
+    /// [`Record::to_bytes`].
+    pub payload: Vec<u8>,
     /// The number of its first record in the ring.
     pub(crate) first: u64,
     pub(crate) is_acknowledged: bool,
@@ -79,33 +87,27 @@ impl OpenBatch {
 
     /// Ends the batch: all records of the channel from its first to before `until` are in it.
     /// `None` where it would say nothing.
-    pub(crate) fn take(&mut self, venue: &str, session: u64, until: u64) -> Option<Batch> {
+    pub(crate) fn take(&mut self, session: u64, until: u64) -> Option<Batch> {
         if self.payload.is_empty() && !self.has_skipped {
             return None;
         }
-        Some(core::mem::replace(self, Self::new(self.channel, until)).seal(venue, session, until))
+        Some(core::mem::replace(self, Self::new(self.channel, until)).seal(session, until))
     }
 
     /// The channel's last batch of the session, which says that nothing follows.
-    pub(crate) fn end(self, venue: &str, session: u64, until: u64) -> Batch {
-        let channel = self.channel;
-        let mut batch = self.seal(venue, session, until);
-        if let Some((_, id)) = batch.headers.first_mut() {
-            *id = format!("{session:016x}-{channel}-end");
-        }
+    pub(crate) fn end(self, session: u64, until: u64) -> Batch {
+        let mut batch = self.seal(session, until);
+        batch.id = format!("{session:016x}-{}-end", batch.channel);
         batch.headers.push((END, "1".to_owned()));
         batch
     }
 
-    fn seal(self, venue: &str, session: u64, until: u64) -> Batch {
+    fn seal(self, session: u64, until: u64) -> Batch {
         let Self { channel, from, has_skipped: _, payload, seq, venue_seq, times, flags } = self;
         let pair = |(first, last): (u64, u64)| format!("{first}-{last}");
         let name = if payload.is_empty() { from.to_string() } else { pair(seq) };
-        let mut headers = vec![
-            ("Nats-Msg-Id", format!("{session:016x}-{channel}-{name}")),
-            (SESSION, format!("{session:016x}")),
-            (COVERS, pair((from, until.saturating_sub(1)))),
-        ];
+        let id = format!("{session:016x}-{channel}-{name}");
+        let mut headers = vec![(SESSION, format!("{session:016x}")), (COVERS, pair((from, until.saturating_sub(1))))];
         if !payload.is_empty() {
             headers.extend([
                 (SEQ, name),
@@ -115,8 +117,7 @@ impl OpenBatch {
             ]);
         }
         let first = if payload.is_empty() { from } else { seq.0 };
-        let subject = format!("md.{venue}.{channel}.events");
-        Batch { subject, headers, payload, first, is_acknowledged: false }
+        Batch { channel, id, headers, payload, first, is_acknowledged: false }
     }
 }
 
