@@ -129,6 +129,8 @@ test: tools ## every test; ends with what could not run here, and why
 	$(call want,dpdk-testpmd,dpdk-dev,for tests against unmodified programs,:)
 	$(call want,/usr/include/quickfix/Session.h,libquickfix-dev,for tests of FIX against QuickFIX,:)
 	$(call want,nats-server,nats-server,for tests of the gateway against NATS,:)
+	$(call want,kcat,kcat,for tests of the gateway against Kafka,:)
+	$(call want,/usr/lib/python3/dist-packages/confluent_kafka,python3-confluent-kafka,for tests of the gateway against Kafka,:)
 	$(call want,tshark,tshark,for a second opinion on packets of RoCE,:)
 	@scripts/test
 

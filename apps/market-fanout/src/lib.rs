@@ -1,13 +1,14 @@
 //! What the gateways from a market-data ring to brokers share: all but the broker.
 //!
 //! ```text
-//!   ring ─ RingReader ─▶ Source: batches ─▶ Publisher ─▶ Link to a broker ─▶ Channels: records, each once
-//!                        Quotes: the latest   └ keeps batches until acknowledged, and sends them again
+//! ring ─ RingReader ─▶ Source: batches ─▶ Publisher ─▶ Link to a broker ─▶ Channels: records, each
+//! once Quotes: the latest   └ keeps batches until acknowledged, and sends them again
 //! ```
 //!
-//! A gateway adds a [`Broker`], which connects, and a [`Link`], which carries messages; its consumer
-//! gives what it receives to [`Channels`]. A batch says by its headers which numbers of the ring it
-//! covers, so a consumer knows what it has had and what it has missed, whatever the broker did.
+//! A gateway adds a [`Broker`], which connects, and a [`Link`], which carries messages; its
+//! consumer gives what it receives to [`Channels`]. A batch says by its headers which numbers of
+//! the ring it covers, so a consumer knows what it has had and what it has missed, whatever the
+//! broker did.
 #![forbid(unsafe_code)]
 
 mod batch;

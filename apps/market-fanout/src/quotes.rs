@@ -1,4 +1,5 @@
-//! The latest quotes, each by a key of its own. Between two rounds only the last one of each counts.
+//! The latest quotes, each by a key of its own. Between two rounds only the last one of each
+//! counts.
 //!
 //! A quote is known by its channel and its symbol, not by its place in the ring: after an image the
 //! places are others. One whose instrument has left its place without taking another is sent once
@@ -91,9 +92,9 @@ impl LatestQuote {
     }
 }
 
-/// A symbol as a token, other than that of any other symbol. Of a name, letters and digits stay, and
-/// others are `_` and two hexadecimal digits, because dots, stars and spaces have a meaning in a
-/// broker's subjects. So no name has the `-` of a number.
+/// A symbol as a token, other than that of any other symbol. Of a name, letters and digits stay,
+/// and others are `_` and two hexadecimal digits, because dots, stars and spaces have a meaning in
+/// a broker's subjects. So no name has the `-` of a number.
 fn token(symbol: Symbol) -> String {
     if let Some(number) = symbol.number() {
         return format!("id-{number}");

@@ -1,0 +1,145 @@
+//! A consumer: the records of a venue, those of each channel in order and each once, from the
+//! topic's beginning, over outages of the broker.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use market_fanout::{Channels, ConsumerEvent};
+use market_ring::Quote;
+use rskafka::client::error::{Error, ProtocolError};
+use rskafka::client::partition::{OffsetAt, PartitionClient};
+use rskafka::record::Record;
+use tokio::runtime::Runtime;
+
+use crate::broker::{client, events_topic, partitions, quotes_topic, runtime, within};
+
+const RETRY_EVERY: Duration = Duration::from_millis(100);
+/// Bytes of an answer, unless one batch alone is longer.
+const FETCH_MAX: i32 = 1 << 20;
+
+/// See the [module's text](crate).
+pub struct Consumer {
+    runtime: Runtime,
+    servers: Vec<String>,
+    topic: String,
+    partitions: Vec<Arc<PartitionClient>>,
+    retry_at: Instant,
+    positions: BTreeMap<i32, Position>,
+    channels: Channels,
+}
+
+/// What was read last of a partition.
+#[derive(Clone, Copy, Default)]
+struct Position {
+    /// The offset of the next message; `None` before the first answer.
+    next: Option<i64>,
+    /// Messages before this offset may be some that were read before.
+    reread_until: i64,
+}
+
+impl Consumer {
+    /// A consumer of the events of a venue.
+    ///
+    /// # Errors
+    /// The process may have no more descriptors.
+    pub fn new(servers: &[String], venue: &str) -> io::Result<Self> {
+        Ok(Self {
+            runtime: runtime()?,
+            servers: servers.to_vec(),
+            topic: events_topic(venue),
+            partitions: Vec::new(),
+            retry_at: Instant::now(),
+            positions: BTreeMap::new(),
+            channels: Channels::default(),
+        })
+    }
+
+    /// Waits for some `wait` for each partition at most, and shows what came. An outage is no
+    /// error: it is tried again.
+    pub fn turn(&mut self, wait: Duration, mut each: impl FnMut(ConsumerEvent)) {
+        if self.exchange(wait, &mut each).is_err() {
+            self.partitions.clear();
+            self.retry_at = Instant::now() + RETRY_EVERY;
+        }
+    }
+
+    fn exchange(&mut self, wait: Duration, each: &mut impl FnMut(ConsumerEvent)) -> io::Result<()> {
+        if self.partitions.is_empty() {
+            if Instant::now() < self.retry_at {
+                std::thread::sleep(wait.min(RETRY_EVERY));
+                return Ok(());
+            }
+            let connected = async { partitions(&client(&self.servers).await?, &self.topic).await };
+            self.partitions = self.runtime.block_on(within(connected))?;
+        }
+        for partition in &self.partitions {
+            let position = self.positions.entry(partition.partition()).or_default();
+            let records = self.runtime.block_on(within(position.fetch(partition, wait)))?;
+            for (offset, record) in records {
+                take(&mut self.channels, &record, offset < position.reread_until, each);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Position {
+    /// The next messages of a partition, with their offsets.
+    async fn fetch(&mut self, partition: &PartitionClient, wait: Duration) -> io::Result<Vec<(i64, Record)>> {
+        let next = match self.next {
+            Some(next) => next,
+            None => partition.get_offset(OffsetAt::Earliest).await.map_err(io::Error::other)?,
+        };
+        let wait = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX);
+        match partition.fetch_records(next, 1..FETCH_MAX, wait).await {
+            Ok((records, _)) => {
+                self.next = Some(records.last().map_or(next, |last| last.offset + 1));
+                Ok(records.into_iter().map(|found| (found.offset, found.record)).collect())
+            }
+            // The broker has dropped what was next, or has lost what was last.
+            Err(Error::ServerError { protocol_error: ProtocolError::OffsetOutOfRange, .. }) => {
+                self.reread_until = partition.get_offset(OffsetAt::Latest).await.map_err(io::Error::other)?;
+                self.next = None;
+                Ok(Vec::new())
+            }
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+}
+
+fn take(channels: &mut Channels, record: &Record, is_reread: bool, each: &mut impl FnMut(ConsumerEvent)) {
+    let text = |bytes: &Option<Vec<u8>>| bytes.as_ref().and_then(|bytes| str::from_utf8(bytes).ok()?.parse().ok());
+    let (Some(channel), Some(value)) = (text(&record.key), &record.value) else {
+        return each(ConsumerEvent::Malformed);
+    };
+    let header = |name: &str| record.headers.get(name).and_then(|value| str::from_utf8(value).ok());
+    channels.take(channel, header, value, is_reread, each);
+}
+
+/// The latest quotes of a venue, in no order: what a late joiner begins with. Reads the topic
+/// whole, so it should be a compacted one.
+///
+/// # Errors
+/// The broker cannot be reached, or has no such topic.
+pub fn latest_quotes(servers: &[String], venue: &str) -> io::Result<Vec<Quote>> {
+    let mut latest = BTreeMap::new();
+    runtime()?.block_on(async {
+        let topic = quotes_topic(venue);
+        for partition in within(async { partitions(&client(servers).await?, &topic).await }).await? {
+            let until =
+                within(async { partition.get_offset(OffsetAt::Latest).await.map_err(io::Error::other) }).await?;
+            let mut position = Position::default();
+            while until > 0 && position.next.is_none_or(|next| next < until) {
+                for (_, record) in within(position.fetch(&partition, Duration::ZERO)).await? {
+                    let quote =
+                        record.value.as_deref().and_then(|value| Some(Quote::from_bytes(value.try_into().ok()?)));
+                    latest.extend(record.key.zip(quote));
+                }
+            }
+        }
+        io::Result::Ok(())
+    })?;
+    Ok(latest.into_values().collect())
+}
