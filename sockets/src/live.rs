@@ -1,6 +1,7 @@
 //! Sockets on an interface of this machine, beside the kernel's: from a name to a [`Stack`].
 
 use std::collections::HashSet;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::{fs, process, thread};
@@ -9,6 +10,7 @@ use wirepath::Error;
 use wirepath::counters::{Block, Capacity, default_directory};
 use wirepath::pipeline::tcp::TcpConfig;
 use wirepath::time::{Clock, Instant, MonotonicClock, TscClock};
+use wirepath::wire::Protocol;
 use wirepath::worker::StopFlag;
 use wirepath::worker::live::{FlowSpec, LiveConfig, LivePort, sleep_on};
 
@@ -179,6 +181,10 @@ impl<P: Steering> Steering for Live<P> {
 
     fn set_listening(&mut self, flow: &FlowSpec, listening: bool) {
         Steering::set_listening(&mut self.port, flow, listening);
+    }
+
+    fn claim(&mut self, socket: BorrowedFd<'_>, protocol: Protocol, port: u16) {
+        Steering::claim(&mut self.port, socket, protocol, port);
     }
 
     fn hands_over(&self) -> bool {

@@ -3,6 +3,7 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::{HashMap, VecDeque};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,6 +13,7 @@ use wirepath::pipeline::Cx;
 use wirepath::pipeline::tcp::{ConnectionId, State as TcpState};
 use wirepath::proto::Host;
 use wirepath::time::{Duration, Instant};
+use wirepath::wire::Protocol;
 use wirepath::worker::live::{FlowSpec, LiveError, LivePort};
 
 use crate::errno::Errno;
@@ -39,6 +41,13 @@ pub trait Steering {
     /// listen at the same port.
     fn set_listening(&mut self, flow: &FlowSpec, listening: bool) {
         let _ = (flow, listening);
+    }
+
+    /// Shows a kernel socket of this process that has a port, before a flow there is added: a broker
+    /// takes it for one of this process's user from then on, whoever has made it. By default
+    /// without effect.
+    fn claim(&mut self, socket: BorrowedFd<'_>, protocol: Protocol, port: u16) {
+        let _ = (socket, protocol, port);
     }
 
     /// Whether a connection that no caller has accepted can go to another process that listens at
@@ -102,6 +111,11 @@ impl Steering for LivePort {
 
     fn set_listening(&mut self, flow: &FlowSpec, listening: bool) {
         Self::set_listening(self, flow, listening);
+    }
+
+    /// Where it fails, so does the flow, if the broker does not give it without.
+    fn claim(&mut self, socket: BorrowedFd<'_>, protocol: Protocol, port: u16) {
+        let _ = Self::claim(self, socket, protocol, port);
     }
 
     fn hands_over(&self) -> bool {
@@ -276,6 +290,11 @@ impl Flows {
         let Some(leaving) = take(&mut self.in_time_wait).or_else(|| take(&mut self.closing)) else { return false };
         self.release(&leaving.flows);
         true
+    }
+
+    /// Shows a kernel socket of this process at a port to whoever steers.
+    pub(crate) fn claim(&mut self, socket: BorrowedFd<'_>, protocol: Protocol, port: u16) {
+        self.steering.claim(socket, protocol, port);
     }
 
     /// Whether connections can go to other processes.

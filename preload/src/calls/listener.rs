@@ -61,7 +61,11 @@ fn listen_on_all(file: FileId, backlog: c_int) -> Result<(), Errno> {
     if socket.kind != Kind::Stream {
         return Err(Errno::EOPNOTSUPP);
     }
-    let watches = match socket.ours() {
+    let ours = socket.ours();
+    if ours.is_some() {
+        offload::claim(&mut engine, file, Kind::Stream);
+    }
+    let watches = match ours {
         Some(id) => match engine.call(|sockets, cx| sockets.listen(id, backlog_of(backlog), cx)) {
             Err(error) if has_lost_interface(&mut engine, file, error) => Vec::new(),
             done => {
@@ -71,7 +75,7 @@ fn listen_on_all(file: FileId, backlog: c_int) -> Result<(), Errno> {
             }
         },
         None => {
-            let watches = find_reported(socket.watches.clone());
+            let watches = find_reported(engine.files.socket(file)?.watches.clone());
             begin_to_listen(&mut engine, file, twin, backlog)?;
             engine.files.socket(file)?.backlog = Some(backlog);
             engine.files.mark(file);
@@ -278,6 +282,7 @@ impl<'a> Original<'a> {
             return None;
         }
         let id = engine.call(|sockets, _| sockets.socket(Kind::Stream)).ok()?;
+        offload::claim_twin(engine, self.guest.fd, Kind::Stream);
         let listens = engine.call(|sockets, cx| {
             sockets.set_options(id, &self.options, cx)?;
             sockets.bind(id, self.local, cx)?;

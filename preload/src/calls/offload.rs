@@ -214,6 +214,7 @@ pub(crate) fn take(
         (socket.kind, socket.options.clone(), socket.shut)
     };
     let id = engine.call(|sockets, _| sockets.socket(kind))?;
+    claim(engine, file, kind);
     let made = replay(engine, file, id, &options).and_then(|()| match local {
         Some(local) => engine.call(|sockets, cx| sockets.bind(id, local, cx)),
         None => Ok(()),
@@ -249,6 +250,27 @@ pub(crate) fn take(
         move_watch(engine, id, &watch, hears_twin);
     }
     Ok(id)
+}
+
+/// Shows the broker the twin of a socket that is about to have a flow: it may be root's, and this
+/// process another user's by now, or the other way round.
+pub(super) fn claim(engine: &mut Engine, file: FileId, kind: Kind) {
+    if let Ok(twin) = engine.files.twin(file) {
+        claim_twin(engine, twin, kind);
+    }
+}
+
+/// The same of a twin of another engine's socket.
+pub(super) fn claim_twin(engine: &mut Engine, twin: i32, kind: Kind) {
+    if config::broker().is_none() {
+        return;
+    }
+    if let Some(local) = name_of(twin).filter(|local| local.port() != 0) {
+        let _ = engine.call(|sockets, _| {
+            sockets.claim(kind, sys::borrowed(twin), local.port());
+            Ok(())
+        });
+    }
 }
 
 /// Returns a socket to its twin, after it could not be offloaded or its peer is elsewhere.

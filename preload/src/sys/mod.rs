@@ -13,6 +13,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::io::IoSlice;
+use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -278,6 +279,13 @@ pub(crate) fn fcntl(fd: c_int, command: c_int, argument: c_int) -> Result<c_int,
 /// `eventfd2`.
 pub(crate) fn eventfd() -> Result<c_int, Errno> {
     call!(libc::SYS_eventfd2, 0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK).map(|fd| fd as c_int)
+}
+
+/// A descriptor of the program, for a call that only passes it to the kernel: it may be closed by
+/// then, and the call fails, as any with a number does.
+pub(crate) fn borrowed(fd: c_int) -> BorrowedFd<'static> {
+    // SAFETY: a number that is not -1; no memory depends on the file that it names.
+    unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
 /// Device, inode and number of a special file, by which a descriptor's file is told from others.

@@ -38,12 +38,14 @@ mod unread;
 
 use core::net::SocketAddrV4;
 use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
 
 use wirepath::counters::Scope;
 use wirepath::pipeline::Cx;
 use wirepath::pipeline::tcp::{ConnectionId, ListenerId};
 use wirepath::proto::ConsumerId;
 use wirepath::time::{Duration, Instant};
+use wirepath::wire::Protocol;
 use wirepath::worker::live::FlowSpec;
 
 use self::buffers::Buffers;
@@ -181,6 +183,18 @@ impl Sockets {
     /// stacks may listen at the same ports, and each connection has all frames of its own.
     pub fn is_forwarded(&self) -> bool {
         self.flows.hands_over()
+    }
+
+    /// Shows a kernel socket of this process that keeps `port` for a socket of this kind, before the
+    /// socket is bound, listens or connects: where a broker lends the queue and another user has
+    /// made the kernel's socket, the broker takes it for one of this process's user from then on.
+    /// Without effect elsewhere.
+    pub fn claim(&mut self, kind: Kind, socket: BorrowedFd<'_>, port: u16) {
+        let protocol = match kind {
+            Kind::Stream => Protocol::TCP,
+            Kind::Datagram => Protocol::UDP,
+        };
+        self.flows.claim(socket, protocol, port);
     }
 
     /// Why no frame will come any more although the interface exists, if that is so: the broker of

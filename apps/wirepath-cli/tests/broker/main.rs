@@ -7,6 +7,7 @@ mod faults;
 mod forks;
 mod losses;
 mod returns;
+mod rights;
 mod starts;
 
 use std::collections::BTreeSet;

@@ -3,7 +3,7 @@
 use core::net::Ipv4Addr;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -19,6 +19,7 @@ use crate::device::af_xdp::interface::Interface;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::mem::Region;
 use crate::sys::process;
+use crate::wire::Protocol;
 
 /// The longest time for a reply: a broker takes two seconds for a queue that is just being freed.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -87,6 +88,8 @@ pub(crate) struct LentPort {
     welcome: Welcome,
     awaited: AtomicUsize,
     channel: OwnedFd,
+    /// The user that the broker knows us as: the one when we connected.
+    uid: u32,
     /// Requests that have a reply are made one after the other.
     asking: Mutex<()>,
     /// Brings the ICMP errors about our flows, and the news of those that the broker has taken
@@ -121,11 +124,12 @@ impl LentPort {
 
     fn open_within(path: &Path, interface: &str, patience: Duration) -> Result<Self, AfXdpSetupError> {
         let found = Interface::find(interface)?;
+        let uid = process::effective_user();
         let channel = sys::connect(path, patience).map_err(|error| unreachable(path, interface, &error))?;
         check_owner(path, &channel)?;
         let mut descriptors = Vec::new();
         let hello = Request::Hello { version: VERSION };
-        let reply = exchange(&channel, hello, &mut descriptors).map_err(|error| silent(path, &error))?;
+        let reply = exchange(&channel, hello, &[], &mut descriptors).map_err(|error| silent(path, &error))?;
         let welcome = match (reply, descriptors.len()) {
             (Reply::Welcome(welcome), 1) => welcome,
             (Reply::Refused { errno, sentence }, _) => return Err(AfXdpSetupError::Broker { errno, sentence }),
@@ -147,6 +151,7 @@ impl LentPort {
             welcome,
             awaited: AtomicUsize::new(0),
             channel,
+            uid,
             asking: Mutex::new(()),
             icmp_errors: Mutex::new(descriptors.pop()),
             is_lost: AtomicBool::new(false),
@@ -219,7 +224,7 @@ impl LentPort {
         let &QueueRequest { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } = request;
         let mut descriptors = Vec::new();
         let request = Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len, address };
-        let reply = self.ask_for(request, &mut descriptors).map_err(|error| silent(&self.path, &error))?;
+        let reply = self.ask_for(request, &[], &mut descriptors).map_err(|error| silent(&self.path, &error))?;
         Ok((reply, descriptors))
     }
 
@@ -280,6 +285,16 @@ impl LentPort {
         let _ = self.ask(Request::SetListening { id: id.0, listening });
     }
 
+    /// Shows the broker a kernel socket that we have at this port, where another user has made it:
+    /// one that root has made before this process has become another user's. It counts as ours from
+    /// then on.
+    pub(crate) fn claim(&self, socket: BorrowedFd<'_>, protocol: Protocol, port: u16) -> io::Result<()> {
+        if port == 0 || sys::owner_of(socket)? == self.uid {
+            return Ok(());
+        }
+        self.ask_for(Request::Claim { protocol, port }, &[socket], &mut Vec::new()).and_then(done)
+    }
+
     /// Whether the broker passes frames on, and connections to others who listen.
     pub(crate) fn is_forwarded(&self) -> bool {
         self.is_forwarded.load(Ordering::Relaxed)
@@ -337,15 +352,17 @@ impl LentPort {
     }
 
     fn ask(&self, request: Request) -> io::Result<Reply> {
-        self.ask_for(request, &mut Vec::new())
+        self.ask_for(request, &[], &mut Vec::new())
     }
 
-    fn ask_for(&self, request: Request, descriptors: &mut Vec<OwnedFd>) -> io::Result<Reply> {
+    /// Sends a request with the files that go with it; those of the reply are added to
+    /// `descriptors`.
+    fn ask_for(&self, request: Request, shown: &[BorrowedFd<'_>], descriptors: &mut Vec<OwnedFd>) -> io::Result<Reply> {
         let _alone = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_lost() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        exchange(&self.channel, request, descriptors).inspect_err(|error| {
+        exchange(&self.channel, request, shown, descriptors).inspect_err(|error| {
             // A reply may still come, to a request that is not the next one. A broker that has only
             // stalled gives our flows back to the kernel when it sees this end.
             sys::hang_up(&self.channel);
@@ -355,8 +372,13 @@ impl LentPort {
     }
 }
 
-fn exchange(channel: &OwnedFd, request: Request, descriptors: &mut Vec<OwnedFd>) -> io::Result<Reply> {
-    let sent = unbroken(|| sys::send(channel, &request.encode(), &[]));
+fn exchange(
+    channel: &OwnedFd,
+    request: Request,
+    shown: &[BorrowedFd<'_>],
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<Reply> {
+    let sent = unbroken(|| sys::send(channel, &request.encode(), shown));
     let mut bytes = [0; MESSAGE_LEN_MAX];
     let mut receive = || unbroken(|| sys::receive(channel, &mut bytes, Some(&mut *descriptors)));
     let received = match sent {

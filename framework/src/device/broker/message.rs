@@ -9,7 +9,7 @@ use crate::device::steering::Rule;
 use crate::wire::{EtherType, Protocol};
 
 /// Both ends are of the same release: a message means the same in both.
-pub(crate) const VERSION: u16 = 9;
+pub(crate) const VERSION: u16 = 10;
 /// No message is longer.
 pub(crate) const MESSAGE_LEN_MAX: usize = 512;
 /// Bytes of the sentence of a refusal.
@@ -77,6 +77,12 @@ pub(crate) enum Request {
     },
     Ready {
         half: Half,
+    },
+    /// The program has the kernel's socket that goes with the message as a descriptor, and that
+    /// another user has made: a flow at its port may be for it.
+    Claim {
+        protocol: Protocol,
+        port: u16,
     },
 }
 
@@ -197,6 +203,10 @@ impl Request {
             }
             Self::Reset { half } => bytes.extend([11, half as u8]),
             Self::Ready { half } => bytes.extend([12, half as u8]),
+            Self::Claim { protocol, port } => {
+                bytes.extend([13, protocol.0]);
+                bytes.extend(port.to_le_bytes());
+            }
         }
         bytes
     }
@@ -223,6 +233,7 @@ impl Request {
             10 => Self::Arm { word: fields.u32()? },
             11 => Self::Reset { half: fields.half()? },
             12 => Self::Ready { half: fields.half()? },
+            13 => Self::Claim { protocol: fields.protocol()?, port: fields.u16().filter(|port| *port != 0)? },
             _ => return None,
         };
         fields.is_over().then_some(request)
@@ -373,8 +384,12 @@ impl Fields<'_> {
         self.take::<4>().map(Ipv4Addr::from)
     }
 
+    fn protocol(&mut self) -> Option<Protocol> {
+        self.u8().map(Protocol).filter(|protocol| is_protocol(*protocol))
+    }
+
     fn flow(&mut self) -> Option<Flow> {
-        let protocol = Some(Protocol(self.u8()?)).filter(|protocol| is_protocol(*protocol))?;
+        let protocol = self.protocol()?;
         let named = self.u8()?;
         let destination = SocketAddrV4::new(self.address()?, self.u16()?);
         let flow = Flow {
@@ -440,6 +455,7 @@ mod tests {
             Request::Arm { word: 0x3000_0001 },
             Request::Reset { half: Half::Rx },
             Request::Ready { half: Half::Tx },
+            Request::Claim { protocol: Protocol::UDP, port: 53 },
         ]
     }
 
@@ -501,6 +517,13 @@ mod tests {
     }
 
     #[test]
+    fn claim_of_no_port_or_of_another_protocol_is_none() {
+        for (protocol, port) in [(Protocol::TCP, 0), (Protocol::ICMP, 7)] {
+            assert_eq!(Request::decode(&Request::Claim { protocol, port }.encode()), None, "{protocol:?} {port}");
+        }
+    }
+
+    #[test]
     fn sentence_of_a_refusal_is_cut_between_letters_and_a_longer_one_is_none() {
         let long = Reply::Refused { errno: 1, sentence: "ä".repeat(MESSAGE_LEN_MAX) };
         assert!(long.encode().len() <= MESSAGE_LEN_MAX);
@@ -530,7 +553,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_one_message_or_none(kind in 0u8..14, rest in prop::collection::vec(any::<u8>(), 0..120)) {
+        fn any_bytes_are_one_message_or_none(kind in 0u8..15, rest in prop::collection::vec(any::<u8>(), 0..120)) {
             let bytes = [&[kind], &rest[..]].concat();
             if let Some(request) = Request::decode(&bytes) {
                 prop_assert_eq!(request.encode(), bytes.clone());

@@ -24,7 +24,8 @@ use std::path::Path;
 
 use zerocopy::IntoBytes;
 
-use crate::sys::socket::{check, set, socket};
+use crate::sys::socket::{check, get, set, socket};
+use crate::wire::Protocol;
 
 /// Descriptors of a message.
 pub(crate) const DESCRIPTORS_MAX: usize = 3;
@@ -134,6 +135,25 @@ pub(crate) fn is_free(local: SocketAddrV4, device: u32) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// The number of a kernel socket of this protocol, by which the kernel's list has it
+/// (`SO_COOKIE`); `None` for any other file. No call waits for the file's owner here: the kernel
+/// answers without the socket's lock, and refuses other files.
+pub(crate) fn cookie_of(file: &OwnedFd, protocol: Protocol) -> Option<u64> {
+    let option = |name| get::<c_int>(file, libc::SOL_SOCKET, name).ok();
+    let is_inet = matches!(option(libc::SO_DOMAIN)?, libc::AF_INET | libc::AF_INET6);
+    let is_protocol = option(libc::SO_PROTOCOL)? == c_int::from(protocol.0);
+    if is_inet && is_protocol { get(file, libc::SOL_SOCKET, libc::SO_COOKIE).ok() } else { None }
+}
+
+/// The user who has made a file of this process.
+pub(crate) fn owner_of(file: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut found = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the room is borrowed mutably for the call (1, 3).
+    check(unsafe { libc::fstat(file.as_raw_fd(), found.as_mut_ptr()) })?;
+    // SAFETY: zeros, or what the kernel has written (3).
+    Ok(unsafe { found.assume_init() }.st_uid)
 }
 
 /// Room for the control message with all descriptors of a message.
@@ -382,6 +402,22 @@ mod tests {
         let open = std::fs::read_dir("/proc/self/fd").unwrap();
         let same = open.filter_map(|fd| std::fs::metadata(fd.ok()?.path()).ok()).filter(|found| found.ino() == inode);
         assert_eq!(same.count(), 1, "ours alone");
+    }
+
+    #[test]
+    fn socket_of_the_kernel_has_a_number_by_its_protocol_and_no_other_file_has() {
+        let bound = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let [one, same]: [OwnedFd; 2] = [bound.try_clone().unwrap().into(), bound.into()];
+        let cookie = cookie_of(&one, Protocol::UDP);
+        assert!(cookie.is_some() && cookie_of(&same, Protocol::UDP) == cookie);
+        assert_eq!(cookie_of(&one, Protocol::TCP), None);
+        let other: OwnedFd = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into();
+        assert_ne!(cookie_of(&other, Protocol::UDP), cookie);
+        let (local, _) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        for file in [local.into(), memory(1).unwrap().into()] {
+            assert_eq!(cookie_of(&file, Protocol::UDP), None);
+        }
+        assert_eq!(owner_of(one.as_fd()).unwrap(), crate::sys::process::effective_user());
     }
 
     #[test]

@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::claims::Claims;
 use super::ended::REMOVED_A_TURN;
 use super::flows::ROOT;
-use super::owners::{self, KernelSocket};
+use super::owners::{self, KernelSocket, User};
 use crate::device::broker::message::Flow;
 use crate::device::steering::RuleId;
 
@@ -57,9 +58,9 @@ impl LeavingPorts {
     }
 
     /// Looks at those whose next look is due, given the kernel's TCP sockets of `devices`.
-    pub(super) fn look(&mut self, sockets: &[KernelSocket], devices: &[u32], now: Instant) {
+    pub(super) fn look(&mut self, sockets: &[KernelSocket], claims: &Claims, devices: &[u32], now: Instant) {
         for port in self.0.iter_mut().filter(|port| port.is_due(now)) {
-            port.has_left = !port.stays(sockets, devices, now);
+            port.has_left = !port.stays(sockets, claims, devices, now);
         }
     }
 
@@ -142,9 +143,10 @@ impl LeavingPort {
     /// Whether its frames are still dropped, given the kernel's TCP sockets of `devices`. The first
     /// look comes at once: a socket of the server's user that listens then is the server's, and so
     /// is one that had the port before it listened.
-    fn stays(&mut self, sockets: &[KernelSocket], devices: &[u32], now: Instant) -> bool {
+    fn stays(&mut self, sockets: &[KernelSocket], claims: &Claims, devices: &[u32], now: Instant) -> bool {
         self.next_look = now + LEAVES_AFTER;
-        let listening: Vec<u32> = owners::listeners(&self.flow, self.uid, sockets).collect();
+        let user = User { uid: self.uid, claims };
+        let listening: Vec<u32> = owners::listeners(&self.flow, user, sockets).collect();
         if self.is_servers_next {
             self.listeners.clone_from(&listening);
         }
@@ -210,11 +212,11 @@ mod tests {
     fn ports_that_a_client_has_given_up_at_once_leave_by_turns_and_count_until_then() {
         let (begin, mut all) = (Instant::now(), LeavingPorts::default());
         (0..200).for_each(|_| _ = all.add(port(begin)));
-        all.look(&[], &[], begin);
+        all.look(&[], &Claims::default(), &[], begin);
         assert!(all.take_left().is_empty() && !all.has_due(begin));
         let now = begin + LEAVES_AFTER;
         assert!(all.has_due(now));
-        all.look(&[], &[], now);
+        all.look(&[], &Claims::default(), &[], now);
         let mut turn = || (all.has_left(), all.counts(1000).of_user, all.take_left().len());
         assert_eq!(
             [(); 5].map(|()| turn()),
@@ -247,12 +249,12 @@ mod tests {
         let begin = Instant::now();
         let listener = |inode| KernelSocket::listening(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), 1000, inode);
         let mut kept = port(begin);
-        assert!(kept.stays(&[listener(7)], &[], begin));
-        assert!(kept.stays(&[listener(7)], &[], begin + Duration::from_secs(1)));
+        assert!(kept.stays(&[listener(7)], &Claims::default(), &[], begin));
+        assert!(kept.stays(&[listener(7)], &Claims::default(), &[], begin + Duration::from_secs(1)));
         for before in [&[listener(7)][..], &[]] {
             let mut replaced = port(begin);
-            assert!(replaced.stays(before, &[], begin));
-            assert!(!replaced.stays(&[listener(8)], &[], begin + Duration::from_secs(1)));
+            assert!(replaced.stays(before, &Claims::default(), &[], begin));
+            assert!(!replaced.stays(&[listener(8)], &Claims::default(), &[], begin + Duration::from_secs(1)));
         }
     }
 
@@ -261,7 +263,7 @@ mod tests {
         let begin = Instant::now();
         let anothers = [KernelSocket::listening(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80), 7, 9)];
         let mut taken_back = port(begin);
-        assert!(taken_back.stays(&anothers, &[], begin));
-        assert!(!taken_back.stays(&anothers, &[], begin + LEAVES_AFTER));
+        assert!(taken_back.stays(&anothers, &Claims::default(), &[], begin));
+        assert!(!taken_back.stays(&anothers, &Claims::default(), &[], begin + LEAVES_AFTER));
     }
 }

@@ -21,10 +21,13 @@
 //!
 //! A client is treated as hostile. Its messages are bounded, and decoded completely or not at all.
 //! It names flows, never rules. A user may only have flows to the interface's addresses or to
-//! groups, at a port that the kernel has given to a socket of the same user. With a queue, a user
+//! groups, at a port that the kernel has given to a socket of the same user, or to one that a process
+//! of the user has shown. With a queue, a user
 //! gets the right to send any frame on the interface, because the kernel has no finer right.
 
+mod claims;
 mod clients;
+mod closer;
 mod config;
 mod ended;
 mod error;

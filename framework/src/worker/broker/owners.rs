@@ -9,6 +9,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 
+use super::claims::Claims;
 use super::error::Refusal;
 use super::flows::ROOT;
 use crate::device::broker::message::Flow;
@@ -23,8 +24,23 @@ pub(super) struct KernelSocket {
     remote: SocketAddrV4,
     uid: u32,
     inode: u32,
+    /// Its number, which no other socket has had since the machine started.
+    cookie: u64,
     /// A TCP socket that is bound, and neither listens nor is connected: it receives nothing.
     is_bound_only: bool,
+}
+
+/// A user, with the sockets that are his although another user has made them.
+#[derive(Clone, Copy)]
+pub(super) struct User<'a> {
+    pub(super) uid: u32,
+    pub(super) claims: &'a Claims,
+}
+
+impl User<'_> {
+    fn has(self, socket: &KernelSocket) -> bool {
+        socket.uid == self.uid || self.claims.has(self.uid, socket.cookie)
+    }
 }
 
 /// linux/sock_diag.h, linux/inet_diag.h: the request, and the attribute that a socket is of IPv6
@@ -144,31 +160,32 @@ pub(super) fn waits_for_listener(flow: &Flow, sockets: &[KernelSocket], devices:
     !sockets.iter().any(|socket| socket.gets(flow)) && is_bound(flow, devices).unwrap_or(false)
 }
 
-/// The kernel sockets of user `uid` that listen at the flow's port, by their inodes.
-pub(super) fn listeners(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> impl Iterator<Item = u32> {
-    let is_listener = move |socket: &&KernelSocket| socket.uid == uid && socket.remote.port() == 0 && socket.gets(flow);
+/// The kernel sockets of a user that listen at the flow's port, by their inodes.
+pub(super) fn listeners(flow: &Flow, user: User<'_>, sockets: &[KernelSocket]) -> impl Iterator<Item = u32> {
+    let is_listener = move |socket: &&KernelSocket| user.has(socket) && socket.remote.port() == 0 && socket.gets(flow);
     sockets.iter().filter(is_listener).map(|socket| socket.inode)
 }
 
-/// Whether user `uid` may have `flow`: a socket of the user has the port, and no socket of another
+/// Whether a user may have `flow`: a socket of the user has the port, and no socket of another
 /// user receives frames of the flow. Root needs no socket. For a socket that is bound but in no
 /// table (`is_bound`), the owner is known only once it listens. Users who share the flow with this
 /// one are no others.
 pub(super) fn check(
     flow: &Flow,
-    uid: u32,
+    user: User<'_>,
     sharers: &BTreeSet<u32>,
     sockets: &[KernelSocket],
     is_bound: bool,
 ) -> Result<(), Refusal> {
     let port = flow.destination;
-    let mut others = sockets.iter().filter(|socket| socket.uid != uid && socket.gets(flow)).map(|socket| socket.uid);
+    let mut others = sockets.iter().filter(|socket| !user.has(socket) && socket.gets(flow)).map(|socket| socket.uid);
     if let Some(other) = others.find(|other| !sharers.contains(other)) {
         let sentence = format!("port {port} is user {other}'s in the kernel: take another");
         return Err(Refusal::new(libc::EADDRINUSE, sentence));
     }
-    let has_one = || sockets.iter().any(|socket| socket.uid == uid && socket.gets(flow));
-    if uid != 0 && !is_bound && !has_one() {
+    let has_one = || sockets.iter().any(|socket| user.has(socket) && socket.gets(flow));
+    let uid = user.uid;
+    if uid != ROOT && !is_bound && !has_one() {
         let sentence =
             format!("no socket of user {uid} has {port} in the kernel: bind one first, so that nobody else can");
         return Err(Refusal::new(libc::EACCES, sentence));
@@ -176,26 +193,30 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Whether a flow that user `uid` has is another user's by now: one whose socket receives its
+/// Whether a flow that a user has is another user's by now: one whose socket receives its
 /// frames, while none of the user's own does. While one does, the kernel let the other bind the
 /// port beside it, and the flow was there first.
-pub(super) fn is_lost(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> bool {
-    let is_anothers = |socket: &KernelSocket| socket.uid != uid && socket.gets(flow);
-    sockets.iter().any(is_anothers) && !sockets.iter().any(|socket| socket.uid == uid && socket.holds(flow))
+pub(super) fn is_lost(flow: &Flow, user: User<'_>, sockets: &[KernelSocket]) -> bool {
+    let is_anothers = |socket: &KernelSocket| !user.has(socket) && socket.gets(flow);
+    sockets.iter().any(is_anothers) && !sockets.iter().any(|socket| user.has(socket) && socket.holds(flow))
 }
 
-/// Whether a flow that user `uid` has needs a socket of the user, and there is none: the kernel may
+/// Whether a flow that a user has needs a socket of the user, and there is none: the kernel may
 /// give the port to a socket that lives shorter than the time between two reviews. Root needs none.
 /// Nor does TCP, whose flow remains as long as connections that a closed listener has accepted.
-pub(super) fn has_no_socket(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> bool {
-    let keeps = |socket: &KernelSocket| socket.uid == uid && socket.keeps_port_of(flow);
-    uid != ROOT && flow.protocol == Protocol::UDP && !sockets.iter().any(keeps)
+pub(super) fn has_no_socket(flow: &Flow, user: User<'_>, sockets: &[KernelSocket]) -> bool {
+    let keeps = |socket: &KernelSocket| user.has(socket) && socket.keeps_port_of(flow);
+    user.uid != ROOT && flow.protocol == Protocol::UDP && !sockets.iter().any(keeps)
 }
 
 impl KernelSocket {
     #[cfg(test)]
     pub(super) fn listening(local: SocketAddrV4, uid: u32, inode: u32) -> Self {
-        Self { local, remote: NOBODY, uid, inode, is_bound_only: false }
+        Self { local, remote: NOBODY, uid, inode, cookie: inode.into(), is_bound_only: false }
+    }
+
+    pub(super) fn cookie(&self) -> u64 {
+        self.cookie
     }
 
     /// The socket that an answer of the kernel (`struct inet_diag_msg`) is about, unless it is of
@@ -218,6 +239,7 @@ impl KernelSocket {
             remote: SocketAddrV4::new(ip(24)?, port(6)?),
             uid: word(64)?,
             inode: word(68)?,
+            cookie: u64::from(word(44)?) | u64::from(word(48)?) << 32,
             is_bound_only: protocol == Protocol::TCP && matches!(state, CLOSE | BOUND_INACTIVE),
         })
     }
@@ -274,8 +296,12 @@ fn address(family: i32, bytes: &[u8; 16]) -> Option<Ipv4Addr> {
 mod tests {
     use std::net::{TcpListener, TcpStream, UdpSocket};
 
+    use std::sync::LazyLock;
+
     use super::*;
     use crate::sys::socket::set_bytes;
+    use crate::worker::broker::claims::Claim;
+    use crate::worker::broker::flows::ClientId;
 
     /// The index of `lo` in every namespace.
     const LOOPBACK: u32 = 1;
@@ -294,9 +320,34 @@ mod tests {
 
     fn of(uid: u32, local: (Ipv4Addr, u16), remote: (Ipv4Addr, u16)) -> KernelSocket {
         let [local, remote] = [local, remote].map(|(address, port)| SocketAddrV4::new(address, port));
-        KernelSocket { local, remote, uid, inode: 1, is_bound_only: false }
+        KernelSocket { local, remote, uid, inode: 1, cookie: COOKIE, is_bound_only: false }
     }
 
+    static NO_CLAIMS: LazyLock<Claims> = LazyLock::new(Claims::default);
+
+    fn user(uid: u32) -> User<'static> {
+        User { uid, claims: &NO_CLAIMS }
+    }
+
+    fn check(
+        flow: &Flow,
+        uid: u32,
+        sharers: &BTreeSet<u32>,
+        sockets: &[KernelSocket],
+        is_bound: bool,
+    ) -> Result<(), Refusal> {
+        super::check(flow, user(uid), sharers, sockets, is_bound)
+    }
+
+    fn is_lost(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> bool {
+        super::is_lost(flow, user(uid), sockets)
+    }
+
+    fn has_no_socket(flow: &Flow, uid: u32, sockets: &[KernelSocket]) -> bool {
+        super::has_no_socket(flow, user(uid), sockets)
+    }
+
+    const COOKIE: u64 = 7 << 32 | 9;
     const NOBODY: (Ipv4Addr, u16) = (Ipv4Addr::UNSPECIFIED, 0);
     const ALONE: BTreeSet<u32> = BTreeSet::new();
 
@@ -368,6 +419,24 @@ mod tests {
     }
 
     #[test]
+    fn socket_that_a_user_has_shown_is_his_whoever_has_made_it() {
+        let (roots, others) = (of(0, (OWN, 5000), NOBODY), KernelSocket { cookie: 1, ..of(0, (OWN, 5000), NOBODY) });
+        let mut claims = Claims::default();
+        claims.add(ClientId(1), 1000, Claim { cookie: COOKIE, protocol: Protocol::UDP, port: 5000 }).unwrap();
+        let [user, stranger] = [1000, 7].map(|uid| User { uid, claims: &claims });
+        super::check(&flow(None), user, &ALONE, &[roots], false).unwrap();
+        super::check(&flow(None), user, &ALONE, &[roots, others], false).unwrap_err();
+        super::check(&flow(None), stranger, &ALONE, &[roots], false).unwrap_err();
+        let is_lost = |user, sockets: &[KernelSocket]| super::is_lost(&flow(None), user, sockets);
+        assert!(!is_lost(user, &[roots]) && is_lost(user, &[others]) && is_lost(stranger, &[roots]));
+        let udp = Flow { protocol: Protocol::UDP, ..flow(None) };
+        let has_none = |user, sockets: &[KernelSocket]| super::has_no_socket(&udp, user, sockets);
+        assert!(!has_none(user, &[roots]) && has_none(user, &[others]) && has_none(stranger, &[roots]));
+        assert_eq!(listeners(&flow(None), user, &[roots]).count(), 1);
+        assert_eq!(listeners(&flow(None), stranger, &[roots]).count(), 0);
+    }
+
+    #[test]
     fn flow_of_udp_needs_a_socket_of_its_user_for_as_long_as_it_lasts() {
         let own = of(1000, (OWN, 5000), NOBODY);
         for source in [None, Some((PEER, 53))] {
@@ -395,6 +464,10 @@ mod tests {
         (fixed[0], fixed[1]) = (family as u8, state);
         fixed[4..6].copy_from_slice(&5000_u16.to_be_bytes());
         fixed[8..8 + local.len()].copy_from_slice(local);
+        [9_u32, 7]
+            .into_iter()
+            .zip([44, 48])
+            .for_each(|(word, at)| fixed[at..at + 4].copy_from_slice(&word.to_ne_bytes()));
         fixed[64..68].copy_from_slice(&7_u32.to_ne_bytes());
         fixed[68..].copy_from_slice(&1_u32.to_ne_bytes());
         let attributes = only6.map(|value| [&5_u16.to_ne_bytes()[..], &SKV6ONLY.to_ne_bytes(), &[value]].concat());
@@ -421,7 +494,9 @@ mod tests {
             (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("[::]:0").or(UdpSocket::bind("0.0.0.0:0")));
         let port = tcp.local_addr().unwrap().port();
         let has = |found: Vec<KernelSocket>, wanted: KernelSocket| {
-            found.into_iter().any(|socket| KernelSocket { inode: wanted.inode, ..socket } == wanted)
+            found
+                .into_iter()
+                .any(|socket| KernelSocket { inode: wanted.inode, cookie: wanted.cookie, ..socket } == wanted)
         };
         let listener = of(own, (Ipv4Addr::LOCALHOST, port), NOBODY);
         assert!(has(sockets(Protocol::TCP, &[LOOPBACK]).unwrap(), listener));

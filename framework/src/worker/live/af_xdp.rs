@@ -1,6 +1,7 @@
 //! The part of a live port that is particular to AF_XDP.
 
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use super::device::{LINK_HEADER_LEN, LiveDevice, LiveDriver, LiveDriverConfig, LostRuleReader};
 use super::error::LiveError;
@@ -9,6 +10,7 @@ use crate::device::broker::client::lost_rule;
 use crate::device::either::Either;
 use crate::device::steering::RuleId;
 use crate::mem::Layout;
+use crate::wire::Protocol;
 use crate::worker::kernel::Resolver;
 
 impl LiveDriverConfig for AfXdpConfig {
@@ -57,6 +59,10 @@ impl LiveDriver for AfXdpDevice {
 
     fn take_icmp_errors(&self) -> Option<OwnedFd> {
         self.take_icmp_errors()
+    }
+
+    fn claim(&self, socket: BorrowedFd<'_>, protocol: Protocol, port: u16) -> io::Result<()> {
+        self.claim(socket, protocol, port)
     }
 
     fn lost_rule_reader(&self) -> LostRuleReader {

@@ -1,7 +1,8 @@
 //! The device under a live port: the kinds there are, and their differences above the device
 //! contract that they share.
 
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use super::error::LiveError;
 #[cfg(not(all(feature = "af-xdp", feature = "mlx5")))]
@@ -13,6 +14,7 @@ use crate::device::either::Either;
 use crate::device::mlx5::{Mlx5Config, Mlx5Device};
 use crate::device::steering::RuleId;
 use crate::mem::Layout;
+use crate::wire::Protocol;
 use crate::worker::kernel::Resolver;
 use crate::worker::timeline::NicClock;
 
@@ -104,6 +106,13 @@ pub(super) trait LiveDriver {
     /// Requests neighbors from the kernel for this process; `None` if it may do so itself.
     fn resolver(&self) -> Option<Resolver> {
         None
+    }
+
+    /// Shows a broker whose queue the device has a kernel socket that this process has at this port,
+    /// where another user has made it. Without effect elsewhere.
+    fn claim(&self, socket: BorrowedFd<'_>, protocol: Protocol, port: u16) -> io::Result<()> {
+        let _ = (socket, protocol, port);
+        Ok(())
     }
 
     /// Whether connections that begin may come to us by the rule with this number. Without effect,

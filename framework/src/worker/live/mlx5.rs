@@ -1,12 +1,14 @@
 //! The part of a live port that is particular to a ConnectX.
 
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use super::device::{LINK_HEADER_LEN, LiveDevice, LiveDriver, LiveDriverConfig, LostRuleReader};
 use super::error::LiveError;
 use crate::device::either::Either;
 use crate::device::mlx5::{Mlx5Config, Mlx5Device, lost_rule};
 use crate::mem::Layout;
+use crate::wire::Protocol;
 use crate::worker::kernel::Resolver;
 use crate::worker::timeline::NicClock;
 
@@ -48,6 +50,10 @@ impl LiveDriver for Mlx5Device {
 
     fn take_icmp_errors(&self) -> Option<OwnedFd> {
         self.take_icmp_errors()
+    }
+
+    fn claim(&self, socket: BorrowedFd<'_>, protocol: Protocol, port: u16) -> io::Result<()> {
+        self.claim(socket, protocol, port)
     }
 
     fn lost_rule_reader(&self) -> LostRuleReader {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::UdpSocket;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::{io, mem, slice};
@@ -21,6 +22,7 @@ use crate::device::Device;
 use crate::device::steering::{Rule, RuleId};
 use crate::device::tap::{TapConfig, TapDevice};
 use crate::proto::Ipv4Prefix;
+use crate::wire::Protocol;
 use crate::worker::StopFlag;
 use crate::worker::kernel::{IcmpErrorListener, KernelLink, Mirror, MirrorThread};
 use crate::worker::timeline::{NicClock, Phc};
@@ -270,6 +272,17 @@ impl LivePort {
             self.memberships.leave_all_but(&self.config.flows);
         }
         steer_missing(&mut self.device, &self.config, &staying, &mut self.steered)
+    }
+
+    /// Shows a kernel socket that this process has at `port`, before a flow there is added: where the
+    /// queue is a broker's and another user has made the socket, as root has for a server that then
+    /// becomes another user's, the broker takes it for one of this process's user from now on.
+    /// Without effect elsewhere.
+    ///
+    /// # Errors
+    /// The broker has no room for it, or is gone.
+    pub fn claim(&self, socket: BorrowedFd<'_>, protocol: Protocol, port: u16) -> io::Result<()> {
+        driver(self.device.inner()).claim(socket, protocol, port)
     }
 
     /// Says whether connections that begin may come to us by a flow of the port, where a broker

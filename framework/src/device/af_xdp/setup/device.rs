@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,6 +30,7 @@ use crate::device::broker::request::QueueRequest;
 use crate::device::steering::{Fields, Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, Queue, RxOffloads, TxOffloads, rings};
 use crate::mem::{Layout, Pool, Region, Sizing};
+use crate::wire::Protocol;
 
 /// A live port. Our program is attached as long as this value or one of its queues exists; it is
 /// detached when the last of them is dropped, or the process ends.
@@ -275,6 +276,11 @@ impl AfXdpDevice {
         if let Some(port) = self.port.lent() {
             port.set_listening(id, listening);
         }
+    }
+
+    /// Shows a broker whose queue this is a kernel socket that we have at this port.
+    pub(crate) fn claim(&self, socket: BorrowedFd<'_>, protocol: Protocol, port: u16) -> io::Result<()> {
+        self.port.lent().map_or(Ok(()), |lent| lent.claim(socket, protocol, port))
     }
 
     /// Whether a connection can go to another process that listens at its port: where the queue is

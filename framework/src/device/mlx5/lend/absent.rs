@@ -3,7 +3,7 @@
 
 use core::net::Ipv4Addr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use super::config::Mlx5Config;
@@ -13,6 +13,7 @@ use crate::counters::Scope;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::device::{Capabilities, DeviceError, DeviceErrorKind, RxState};
 use crate::mem::{Layout, Pool, Region, Sizing};
+use crate::wire::Protocol;
 
 /// No rule is taken back where there is no broker.
 pub(crate) fn lost_rule(_message: &[u8]) -> Option<(RuleId, i32)> {
@@ -35,6 +36,10 @@ impl LentPort {
     }
 
     pub(super) fn take_icmp_errors(&self) -> Option<OwnedFd> {
+        match *self {}
+    }
+
+    pub(super) fn claim(&self, _socket: BorrowedFd<'_>, _protocol: Protocol, _port: u16) -> io::Result<()> {
         match *self {}
     }
 

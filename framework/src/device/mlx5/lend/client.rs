@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -32,6 +32,7 @@ use crate::device::{
     Capabilities, DeviceError, DeviceErrorKind, RxOffloads, RxState, TxOffloads, rings as ring_buffers,
 };
 use crate::mem::{Layout, Pool, Region, Reservation, Sizing};
+use crate::wire::Protocol;
 
 /// Reads of the broker's clock before giving up: one is some words.
 const CLOCK_LOOKS: usize = 100;
@@ -176,6 +177,11 @@ impl LentPort {
     /// The socket that brings the ICMP errors about our flows; `None` from the second time on.
     pub(crate) fn take_icmp_errors(&self) -> Option<OwnedFd> {
         self.broker.take_icmp_errors()
+    }
+
+    /// Shows the broker a kernel socket that we have at this port.
+    pub(crate) fn claim(&self, socket: BorrowedFd<'_>, protocol: Protocol, port: u16) -> io::Result<()> {
+        self.broker.claim(socket, protocol, port)
     }
 
     /// Has the kernel resolve neighbors.

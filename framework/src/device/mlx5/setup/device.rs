@@ -2,7 +2,7 @@
 
 use core::net::Ipv4Addr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use super::own_device::OwnDevice;
 use super::queue::{Mlx5Queue, Source};
@@ -11,6 +11,7 @@ use crate::device::mlx5::lend::LentPort;
 use crate::device::steering::{Rule, RuleId, SteerError};
 use crate::device::{Capabilities, Device, DeviceError, RxState};
 use crate::time::UnixTime;
+use crate::wire::Protocol;
 
 /// A port of a ConnectX. The kernel shares it, and receives the frames that no rule matches. When
 /// the device and its queues are dropped, or the process ends, nothing of ours remains in the NIC.
@@ -90,6 +91,11 @@ impl Mlx5Device {
     /// from the second time on.
     pub(crate) fn take_icmp_errors(&self) -> Option<OwnedFd> {
         self.lent()?.take_icmp_errors()
+    }
+
+    /// Shows a broker whose port this is a kernel socket that we have at this port.
+    pub(crate) fn claim(&self, socket: BorrowedFd<'_>, protocol: Protocol, port: u16) -> io::Result<()> {
+        self.lent().map_or(Ok(()), |lent| lent.claim(socket, protocol, port))
     }
 
     /// Has the kernel resolve neighbors, where the port is a broker's.

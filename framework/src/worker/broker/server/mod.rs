@@ -9,11 +9,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use super::claims::Claims;
 use super::clients::{Client, Clients, DESCRIPTORS_OF_A_CLIENT};
+use super::closer::Closer;
 use super::config::BrokerConfig;
 use super::ended::EndedFlows;
 use super::error::{BrokerError, Refusal};
-use super::flows::{ClientId, FlowTable, RuleBudget, Sharing};
+use super::flows::{ClientId, FlowTable, RuleBudget, Sharing, is_port};
 use super::forward::Forwarder;
 use super::leaving::LeavingPorts;
 use super::listener::Listener;
@@ -62,6 +64,9 @@ pub struct Broker {
     clients: Clients,
     turns: Turns,
     flows: FlowTable,
+    /// Sockets that clients have shown.
+    claims: Claims,
+    closer: Closer,
     /// Passes frames on, if the queues are not lent.
     forwarder: Option<Forwarder>,
     /// Flows whose clients have lost them, and whose rules are to be removed.
@@ -165,6 +170,8 @@ impl Broker {
             clients,
             turns: Turns::default(),
             flows: FlowTable::new(sharing, budget),
+            claims: Claims::default(),
+            closer: Closer::start(),
             forwarder,
             ended: EndedFlows::default(),
             leaving: LeavingPorts::default(),
@@ -363,8 +370,11 @@ impl Broker {
             (None, Some(queue)) => self.device.end(queue),
             (_, None) => (),
         }
+        let lost = self.flows.remove_all(|held| held.client == id);
+        let ports = lost.iter().filter(|held| is_port(&held.flow)).map(|held| held.flow.destination.port()).collect();
+        self.claims.end(id, &ports, Instant::now());
         if let Some(queue) = client.queue {
-            self.ended.add(queue, self.flows.remove_all(|held| held.client == id));
+            self.ended.add(queue, lost);
         }
         if client.lent.is_some() {
             self.say(&format!("{} has ended, and its queue is free", client.name()), report);

@@ -10,6 +10,7 @@ use super::{Broker, system};
 use crate::device::broker::message::{MESSAGE_LEN_MAX, Reply, Request, VERSION};
 use crate::device::broker::request::QueueRequest;
 use crate::device::broker::sys::{self, Events};
+use crate::worker::broker::claims::Claim;
 use crate::worker::broker::error::Refusal;
 use crate::worker::broker::flows::ClientId;
 use crate::worker::broker::port::{LendingPort, refusal};
@@ -41,25 +42,37 @@ impl Broker {
     /// Receives a request and replies; returns whether the client stays.
     fn serve_one(&mut self, id: ClientId, report: &mut dyn FnMut(&str)) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
-        let mut bytes = [0; MESSAGE_LEN_MAX];
-        let request = match sys::receive(&client.socket, &mut bytes, None) {
-            Ok(0) => return false,
-            Ok(len) => Request::decode(&bytes[..len]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
-            Err(_) => return false,
+        let (mut bytes, mut files) = ([0; MESSAGE_LEN_MAX], Vec::new());
+        // Without room for its files the kernel keeps them from us.
+        let received = sys::receive(&client.socket, &mut bytes, self.closer.has_room().then_some(&mut files));
+        let request = match &received {
+            Ok(len) => Request::decode(&bytes[..*len]),
+            Err(_) => None,
         };
+        let shown = files.first().and_then(|file| match request? {
+            Request::Claim { protocol, .. } => sys::cookie_of(file, protocol),
+            _ => None,
+        });
+        self.closer.close(files);
+        match received {
+            Ok(0) => return false,
+            Ok(_) => (),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => (),
+            Err(_) => return false,
+        }
         self.counters.requests.inc();
         let is_nonsense = request.is_none();
         let answer = match request {
-            Some(request) => self.answer(id, request),
+            Some(request) => self.answer(id, request, shown),
             None => Err(Refusal::new(libc::EBADMSG, "that is no request of this release: update the program")),
         };
         let answer = answer.unwrap_or_else(|refusal| self.refuse(id, refusal, report));
         self.reply(id, &answer) && !is_nonsense
     }
 
-    fn answer(&mut self, id: ClientId, request: Request) -> Result<Answer, Refusal> {
+    /// Does what a client asks for; `shown` is the number of the socket that came with it.
+    fn answer(&mut self, id: ClientId, request: Request, shown: Option<u64>) -> Result<Answer, Refusal> {
         let Some(client) = self.clients.get(id) else { return Err(Refusal::new(libc::ENOTCONN, "no such client")) };
         if !client.is_known && !matches!(request, Request::Hello { .. }) {
             return Err(Refusal::new(libc::EPROTO, "a request came before the first, hello: update the program"));
@@ -119,6 +132,15 @@ impl Broker {
             }
             Request::Reset { half } => self.of_nic(id, |device, queue| device.reset(queue, half)),
             Request::Ready { half } => self.of_nic(id, |device, queue| device.ready(queue, half)),
+            Request::Claim { protocol, port } => {
+                let uid = client.peer.uid;
+                let Some(cookie) = shown else {
+                    let sentence = "a claim came without a TCP or UDP socket: send the socket with it, or try again";
+                    return Err(Refusal::new(libc::EBADF, sentence));
+                };
+                self.claims.add(id, uid, Claim { cookie, protocol, port })?;
+                Ok(Reply::Done.into())
+            }
         }
     }
 

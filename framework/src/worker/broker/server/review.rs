@@ -1,15 +1,16 @@
 //! What clients lose while they run: by new rules, to another user who has bound their port in the
 //! kernel, and where their own user has it no more.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::Broker;
 use crate::device::broker::message::Flow;
 use crate::wire::Protocol;
+use crate::worker::broker::claims::Claim;
 use crate::worker::broker::error::Refusal;
 use crate::worker::broker::flows::{ClientId, Held};
-use crate::worker::broker::owners;
+use crate::worker::broker::owners::{self, KernelSocket, User};
 use crate::worker::broker::rights::Rights;
 
 impl Broker {
@@ -51,30 +52,53 @@ impl Broker {
     pub(super) fn review(&mut self, report: &mut dyn FnMut(&str)) {
         (self.reviewed, self.lines) = (Instant::now(), 0);
         let devices = self.devices();
+        self.claims.forget_past(self.reviewed);
+        // Those of the kernel's sockets, if its whole list is known.
+        let mut cookies = (!self.claims.is_empty()).then(HashSet::new);
         for protocol in [Protocol::TCP, Protocol::UDP] {
-            if !self.flows.iter().any(|held| held.flow.protocol == protocol) {
+            if cookies.is_none() && !self.flows.iter().any(|held| held.flow.protocol == protocol) {
                 continue;
             }
-            let Ok(sockets) = owners::sockets(protocol, &devices).map(owners::by_port) else { continue };
+            let Ok(sockets) = owners::sockets(protocol, &devices) else {
+                cookies = None;
+                continue;
+            };
+            cookies.iter_mut().for_each(|cookies| cookies.extend(sockets.iter().map(KernelSocket::cookie)));
+            let (sockets, claims) = (owners::by_port(sockets), &self.claims);
             let at_port_of = |flow: &Flow| sockets.get(&flow.destination.port()).map_or(&[][..], Vec::as_slice);
             let is_over = |held: &mut Held| {
                 if held.flow.protocol != protocol {
                     return false;
                 }
-                let there = at_port_of(&held.flow);
+                let (there, user) = (at_port_of(&held.flow), User { uid: held.uid, claims });
                 let had_no_socket = held.has_no_socket;
-                held.has_no_socket = owners::has_no_socket(&held.flow, held.uid, there);
-                (had_no_socket && held.has_no_socket) || owners::is_lost(&held.flow, held.uid, there)
+                held.has_no_socket = owners::has_no_socket(&held.flow, user, there);
+                (had_no_socket && held.has_no_socket) || owners::is_lost(&held.flow, user, there)
             };
             let lost = self.flows.remove_all(is_over).into_iter().map(|held| {
-                let reason = match owners::is_lost(&held.flow, held.uid, at_port_of(&held.flow)) {
+                let user = User { uid: held.uid, claims };
+                let reason = match owners::is_lost(&held.flow, user, at_port_of(&held.flow)) {
                     true => Refusal::new(libc::EADDRINUSE, "another user has bound that port"),
                     false => Refusal::new(libc::EACCES, "no socket of the user has that port any more"),
                 };
                 (held, reason)
             });
-            self.take_back(lost.collect(), report);
+            let lost: Vec<_> = lost.collect();
+            self.take_back(lost, report);
         }
+        if let Some(cookies) = cookies {
+            self.forget_claims(&cookies);
+        }
+    }
+
+    /// Forgets what clients have shown and the kernel has no more. It may list no TCP socket that
+    /// is only bound: one stays for as long as its client has a flow at the port.
+    fn forget_claims(&mut self, cookies: &HashSet<u64>) {
+        let port_of = |held: &Held| (held.client, held.flow.protocol, held.flow.destination.port());
+        let ports: HashSet<_> = self.flows.iter().map(port_of).collect();
+        self.claims.retain(|client, Claim { cookie, protocol, port }| {
+            cookies.contains(&cookie) || ports.contains(&(client, protocol, port))
+        });
     }
 
     /// The clients of these flows get no more frames by them, and are told; the kernel gets the

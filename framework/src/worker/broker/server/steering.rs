@@ -14,7 +14,7 @@ use crate::worker::broker::error::Refusal;
 use crate::worker::broker::flows::{ClientId, Held, is_port};
 use crate::worker::broker::forward::ClientIdx;
 use crate::worker::broker::leaving::LeavingPort;
-use crate::worker::broker::owners;
+use crate::worker::broker::owners::{self, User};
 
 impl Broker {
     pub(super) fn steer(&mut self, id: ClientId, flow: Flow) -> Result<Answer, Refusal> {
@@ -33,7 +33,8 @@ impl Broker {
         let sockets = owners::sockets_of(&flow, &devices);
         let sockets = sockets.map_err(|error| system("the kernel's list of sockets", &error))?;
         let is_bound = owners::is_bound(&flow, &devices).map_err(|error| system("a look at the port", &error))?;
-        owners::check(&flow, uid, &self.flows.users_of_groups(&flow), &sockets, is_bound)?;
+        let user = User { uid, claims: &self.claims };
+        owners::check(&flow, user, &self.flows.users_of_groups(&flow), &sockets, is_bound)?;
         let rules = self.install(&flow, queue)?;
         Ok(Reply::Steered { id: self.flows.add(id, uid, flow, rules) }.into())
     }
@@ -127,7 +128,7 @@ impl Broker {
             // kernel's list is long on a busy machine.
             let devices = self.devices();
             let sockets = owners::sockets(Protocol::TCP, &devices).unwrap_or_default();
-            self.leaving.look(&sockets, &devices, now);
+            self.leaving.look(&sockets, &self.claims, &devices, now);
         }
         for port in self.leaving.take_left() {
             self.remove_rules(&port.rules);

@@ -1,0 +1,140 @@
+//! Servers that root starts and whose workers run as another user: the listeners are root's in the
+//! kernel, and the workers have them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{TcpStream, UdpSocket};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use wirepath_tests::live::{OURS, THEIRS, has_program, wait_until};
+
+use super::{Ended, Rig, received_by_kernel, two_workers, worker, worker_of};
+
+/// The broker compares flows with the kernel's sockets every two seconds.
+const THREE_REVIEWS: Duration = Duration::from_secs(7);
+
+/// The configuration of an nginx whose files are all in the rig's folder.
+pub(super) fn nginx_as_nobody(rig: &Rig, workers: usize, listen: &str) -> String {
+    let folder = rig.folder.path().display();
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("{name}_temp_path {folder}/{name};"))
+        .concat();
+    format!(
+        "daemon off; user nobody nogroup; worker_processes {workers}; pid {folder}/nginx.pid;\n\
+         error_log {folder}/error.log;\n\
+         events {{ worker_connections 256; }}\n\
+         http {{ access_log off; keepalive_timeout 600; {temporary}\n\
+         server {{ listen {listen}; location / {{ return 200 \"$pid\\n\"; }} }} }}\n"
+    )
+}
+
+/// Whether a process is of the user `nobody`.
+fn is_nobodys(pid: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    status.lines().any(|line| line == "Uid:\t65534\t65534\t65534\t65534")
+}
+
+fn serves_as_nobody(test: &str, listen: &str) {
+    if !has_program(test, "nginx") {
+        return;
+    }
+    let Some(rig) = Rig::with(test, &["--forward", "--uid", "nobody"]) else { return };
+    let config = rig.folder.path().join("nginx.conf");
+    fs::write(&config, nginx_as_nobody(&rig, 2, listen)).unwrap();
+    let mut nginx = Ended(rig.start(0, &["nginx", "-c", config.to_str().unwrap()]));
+    let workers = two_workers(&rig, &BTreeSet::new());
+    assert!(workers.iter().all(|worker| is_nobodys(worker)), "{workers:?}");
+    let mut kept: Vec<TcpStream> =
+        (0..8).map(|_| rig.wire.far.run(|| TcpStream::connect((OURS, 7_080))).unwrap()).collect();
+    let before: Vec<Option<String>> = kept.iter_mut().map(worker_of).collect();
+    let began = Instant::now();
+    while began.elapsed() < THREE_REVIEWS {
+        assert!(worker(&rig).is_some_and(|worker| workers.contains(&worker)));
+    }
+    for (stream, worker) in kept.iter_mut().zip(&before) {
+        assert!(worker.is_some() && worker_of(stream) == *worker, "a connection stays where it is");
+    }
+    assert!(Command::new("kill").args(["-HUP", &nginx.0.id().to_string()]).status().unwrap().success());
+    let next = two_workers(&rig, &workers);
+    for _ in 0..40 {
+        assert!(worker(&rig).is_some_and(|worker| next.contains(&worker)));
+    }
+    assert_eq!(received_by_kernel(&rig.wire, "Tcp:", "PassiveOpens"), 0, "connections that the kernel accepted");
+    assert_eq!(Command::new("kill").args(["-QUIT", &nginx.0.id().to_string()]).status().unwrap().code(), Some(0));
+    drop(kept);
+    wait_until("nginx ends", || nginx.0.try_wait().unwrap().is_some());
+}
+
+#[test]
+fn workers_of_another_user_keep_a_listener_that_root_has_made_also_after_a_reload() {
+    serves_as_nobody("workers_of_another_user_keep_a_listener_that_root_has_made_also_after_a_reload", "7080");
+}
+
+#[test]
+fn workers_of_another_user_have_each_a_listener_that_root_has_made_for_it() {
+    serves_as_nobody("workers_of_another_user_have_each_a_listener_that_root_has_made_for_it", "7080 reuseport");
+}
+
+/// Echoes datagrams: the parent those to a port that it binds as root and to one that it binds as
+/// `nobody`, with the queue that it has got as root; a child, which is `nobody`, those to a port
+/// that root has bound.
+const DATAGRAMS: &str = "
+import os, select, socket
+def bound(port):
+    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.bind(('0.0.0.0', port))
+    return made
+def become_nobody():
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+def echo(*sockets):
+    while True:
+        for ready in select.select(sockets, [], [])[0]:
+            ready.sendto(*ready.recvfrom(100))
+of_child = bound(7330)
+if os.fork() == 0:
+    become_nobody()
+    echo(of_child)
+of_child.close()
+of_root = bound(7331)
+become_nobody()
+of_nobody = bound(7332)
+echo(of_root, of_nobody)
+";
+
+#[test]
+fn datagrams_come_to_a_process_of_another_user_than_the_sockets_also_after_reviews() {
+    let test = "datagrams_come_to_a_process_of_another_user_than_the_sockets_also_after_reviews";
+    if !has_program(test, "python3") {
+        return;
+    }
+    let Some(rig) = Rig::with(test, &["--forward", "--uid", "nobody"]) else { return };
+    let _server = Ended(rig.start(0, &["python3", "-c", DATAGRAMS]));
+    let socket = rig.wire.far.run(|| UdpSocket::bind((THEIRS, 0)).unwrap());
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let mut count = 0_u32;
+    let mut echoes = |port: u16| {
+        count += 1;
+        socket.send_to(&count.to_ne_bytes(), (OURS, port)).unwrap();
+        let mut bytes = [0; 4];
+        // Echoes of earlier ones may come late.
+        while socket.recv(&mut bytes).is_ok() {
+            if bytes == count.to_ne_bytes() {
+                return true;
+            }
+        }
+        false
+    };
+    for port in [7_330, 7_331, 7_332] {
+        wait_until("it echoes", || echoes(port));
+    }
+    let (began, before) = (Instant::now(), received_by_kernel(&rig.wire, "Udp:", "InDatagrams"));
+    while began.elapsed() < THREE_REVIEWS {
+        for port in [7_330, 7_331, 7_332] {
+            assert!(echoes(port), "port {port}");
+        }
+    }
+    assert_eq!(received_by_kernel(&rig.wire, "Udp:", "InDatagrams"), before, "datagrams that the kernel got");
+}
