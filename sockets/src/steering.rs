@@ -43,8 +43,8 @@ pub trait Steering {
         let _ = (flow, listening);
     }
 
-    /// Shows a kernel socket of this process that has a port, before a flow there is added: a broker
-    /// takes it for one of this process's user from then on, whoever has made it. By default
+    /// Shows a kernel socket of this process that has a port, before a flow there is added: a
+    /// broker takes it for one of this process's user from then on, whoever has made it. By default
     /// without effect.
     fn claim(&mut self, socket: BorrowedFd<'_>, protocol: Protocol, port: u16) {
         let _ = (socket, protocol, port);

@@ -185,10 +185,10 @@ impl Sockets {
         self.flows.hands_over()
     }
 
-    /// Shows a kernel socket of this process that keeps `port` for a socket of this kind, before the
-    /// socket is bound, listens or connects: where a broker lends the queue and another user has
-    /// made the kernel's socket, the broker takes it for one of this process's user from then on.
-    /// Without effect elsewhere.
+    /// Shows a kernel socket of this process that keeps `port` for a socket of this kind, before
+    /// the socket is bound, listens or connects: where a broker lends the queue and another user
+    /// has made the kernel's socket, the broker takes it for one of this process's user from then
+    /// on. Without effect elsewhere.
     pub fn claim(&mut self, kind: Kind, socket: BorrowedFd<'_>, port: u16) {
         let protocol = match kind {
             Kind::Stream => Protocol::TCP,

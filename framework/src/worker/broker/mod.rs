@@ -2,11 +2,9 @@
 //! programs that have none.
 //!
 //! ```text
-//!  program of uid 1000 ──▶ /run/wirepath/eth1.sock ──▶ Broker: one loop, one thread
-//!                                                       ├ rights    may this user have that flow?
-//!                                                       ├ owners    whose is its port in the kernel?
-//!                                                       ├ flows     does another client have it?
-//!                                                       └ AfXdpDevice: program, maps, rules
+//! program of uid 1000 ──▶ /run/wirepath/eth1.sock ──▶ Broker: one loop, one thread ├ rights    may
+//! this user have that flow? ├ owners    whose is its port in the kernel? ├ flows     does another
+//! client have it? └ AfXdpDevice: program, maps, rules
 //! ```
 //!
 //! It loads the program once. A client gets a free queue, whose socket is already bound, and the
@@ -21,9 +19,9 @@
 //!
 //! A client is treated as hostile. Its messages are bounded, and decoded completely or not at all.
 //! It names flows, never rules. A user may only have flows to the interface's addresses or to
-//! groups, at a port that the kernel has given to a socket of the same user, or to one that a process
-//! of the user has shown. With a queue, a user
-//! gets the right to send any frame on the interface, because the kernel has no finer right.
+//! groups, at a port that the kernel has given to a socket of the same user, or to one that a
+//! process of the user has shown. With a queue, a user gets the right to send any frame on the
+//! interface, because the kernel has no finer right.
 
 mod claims;
 mod clients;

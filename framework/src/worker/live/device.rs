@@ -108,8 +108,8 @@ pub(super) trait LiveDriver {
         None
     }
 
-    /// Shows a broker whose queue the device has a kernel socket that this process has at this port,
-    /// where another user has made it. Without effect elsewhere.
+    /// Shows a broker whose queue the device has a kernel socket that this process has at this
+    /// port, where another user has made it. Without effect elsewhere.
     fn claim(&self, socket: BorrowedFd<'_>, protocol: Protocol, port: u16) -> io::Result<()> {
         let _ = (socket, protocol, port);
         Ok(())

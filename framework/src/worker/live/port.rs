@@ -274,9 +274,9 @@ impl LivePort {
         steer_missing(&mut self.device, &self.config, &staying, &mut self.steered)
     }
 
-    /// Shows a kernel socket that this process has at `port`, before a flow there is added: where the
-    /// queue is a broker's and another user has made the socket, as root has for a server that then
-    /// becomes another user's, the broker takes it for one of this process's user from now on.
+    /// Shows a kernel socket that this process has at `port`, before a flow there is added: where
+    /// the queue is a broker's and another user has made the socket, as root has for a server that
+    /// then becomes another user's, the broker takes it for one of this process's user from now on.
     /// Without effect elsewhere.
     ///
     /// # Errors
