@@ -321,6 +321,12 @@ fn receive_messages(
         Err(error) => return Some(Err(error)),
     };
     let Each { file, flags, waits_for_one, .. } = each;
+    // Linux `do_recvmmsg` looks for an error before it looks for messages.
+    if flags & libc::MSG_ERRQUEUE == 0
+        && let Some(error) = data::take_error(file)
+    {
+        return Some(Err(error));
+    }
     // The kernel reports a message that is not there by the number of those before it.
     let list = memory::array_begin(messages, count);
     if list.is_empty() && count > 0 {

@@ -41,6 +41,21 @@ pub(crate) fn close_set(file: FileId, fd: c_int) {
     }
 }
 
+/// Whether an item may not be exclusive: one that is changed, or that asks for more than Linux lets
+/// it (`EPOLLEXCLUSIVE_OK_BITS`).
+fn is_wrongly_exclusive(op: c_int, event: libc::epoll_event) -> bool {
+    const ALLOWED: c_int = libc::EPOLLIN
+        | libc::EPOLLOUT
+        | libc::EPOLLERR
+        | libc::EPOLLHUP
+        | libc::EPOLLWAKEUP
+        | libc::EPOLLET
+        | libc::EPOLLEXCLUSIVE;
+    let events = event.events;
+    events & libc::EPOLLEXCLUSIVE as u32 != 0
+        && (op == libc::EPOLL_CTL_MOD || (op == libc::EPOLL_CTL_ADD && events & !(ALLOWED as u32) != 0))
+}
+
 /// `epoll_ctl`.
 pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, event: Option<libc::epoll_event>) -> Result<(), Errno> {
     let target = table::find(fd);
@@ -56,6 +71,7 @@ pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, event: Option<libc::epo
     }
     let Some(file) = table::find(epfd) else { return sys::epoll_ctl(epfd, op, fd, event) };
     match target.map(|target| state_of(&mut engines.first, target)) {
+        Some(State::Ours(_)) if event.is_some_and(|event| is_wrongly_exclusive(op, event)) => Err(Errno::EINVAL),
         Some(State::Ours(member)) => {
             if !member.others.is_empty() {
                 drop(engines);

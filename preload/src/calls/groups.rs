@@ -28,7 +28,7 @@ const MCAST_JOIN_GROUP: c_int = 42;
 const MCAST_LEAVE_GROUP: c_int = 45;
 const MCAST_JOIN_SOURCE_GROUP: c_int = 46;
 const MCAST_MSFILTER: c_int = 48;
-const IP_MULTICAST_ALL: c_int = 49;
+pub(crate) const IP_MULTICAST_ALL: c_int = 49;
 
 /// Whether an option is one of groups: `IP_MULTICAST_IF` to `IP_MULTICAST_ALL`.
 pub(crate) fn is_of_groups(level: c_int, name: c_int) -> bool {

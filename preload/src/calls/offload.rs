@@ -14,9 +14,9 @@ use wirepath::pipeline::tcp::TcpConfig;
 use wirepath::proto::Resolution;
 use wirepath::worker::live::{LiveConfig, PortConfig};
 
-use crate::address::{self, Address};
+use crate::address::{self, Address, Family};
 use crate::calls::{epoll_twins, error_queue, groups};
-use crate::engine::file::{Groups, Owner, ShutdownMask, Watch};
+use crate::engine::file::{Groups, Owner, ShutdownMask, Socket, Watch};
 use crate::engine::options::{self, HandledBy, OptionCall, Options};
 use crate::engine::table::FileId;
 use crate::engine::{self, Engine, State, sets, thread};
@@ -397,7 +397,12 @@ pub(crate) fn is_own(engine: &mut Engine, ip: Ipv4Addr) -> bool {
 
 fn replay(engine: &mut Engine, file: FileId, id: SocketId, options: &Options) -> Result<(), Errno> {
     groups::leave_loop_to_twin(engine, id)?;
-    let kind = engine.files.socket(file)?.kind;
+    let &mut Socket { kind, family, .. } = engine.files.socket(file)?;
+    if family == Family::Inet6 {
+        // Linux sets it on sockets of IPv4 alone (`inet6_create`).
+        let off = 0_i32.to_ne_bytes();
+        let _ = engine.call(|sockets, cx| sockets.setsockopt(id, libc::IPPROTO_IP, groups::IP_MULTICAST_ALL, &off, cx));
+    }
     for OptionCall { level, name, value } in options.iter() {
         if groups::is_of_groups(*level, *name) {
             groups::apply(engine, file, id, *name, value)?;
@@ -448,7 +453,7 @@ pub(crate) fn set_of(engine: &mut Engine, file: FileId) -> Result<usize, Errno> 
 /// The address that the kernel would send from.
 fn source_to(remote: Ipv4Addr) -> Option<Ipv4Addr> {
     let probe = sys::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0).ok()?;
-    let (bytes, len) = address::format(SocketAddrV4::new(remote, 9), address::Family::Inet);
+    let (bytes, len) = address::format(SocketAddrV4::new(remote, 9), Family::Inet);
     let local = sys::connect(probe, &bytes[..len]).ok().and_then(|()| name_of(probe));
     sys::close(probe);
     local.map(|local| *local.ip())

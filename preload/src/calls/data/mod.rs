@@ -95,6 +95,13 @@ fn report_later(file: FileId, target: &Target, error: Errno) {
     }
 }
 
+/// The pending error of a socket of ours, once.
+pub(crate) fn take_error(file: FileId) -> Option<Errno> {
+    let mut engine = engine::enter(file);
+    let id = engine.files.socket(file).ok()?.ours()?;
+    engine.look(|sockets| sockets.take_error(id)).ok().flatten()
+}
+
 /// `recvmmsg` has received messages before this error, which the next call reports (Linux
 /// `do_recvmmsg`).
 pub(crate) fn report_after_others(file: FileId, error: Errno) {

@@ -8,7 +8,6 @@ mod late_acks;
 mod malformed;
 mod pair;
 mod rc;
-mod shared;
 mod states;
 mod unreliable;
 mod windows;

@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <linux/sockios.h>
 #include <time.h>
 #include <unistd.h>
@@ -87,40 +88,89 @@ static struct sockaddr_in at(const char *ip, int port) {
     return address;
 }
 
-static void put_name(struct sockaddr_in *name) {
-    int port = ntohs(name->sin_port);
-    used += snprintf(answer + used, sizeof answer - used, " %s:", inet_ntoa(name->sin_addr));
+// An address of either family, as the sockets of the script have it.
+union address {
+    struct sockaddr any;
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
+};
+
+// The same for this socket, of which one of IPv6 has it in mapped form.
+static socklen_t name_for(int fd, const char *ip, int port, union address *name) {
+    int family = AF_INET;
+    socklen_t len = sizeof family;
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len);
+    memset(name, 0, sizeof *name);
+    name->four = at(ip, port);
+    if (family != AF_INET6) return sizeof name->four;
+    struct in_addr four = name->four.sin_addr;
+    name->six = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    if (four.s_addr) {
+        name->six.sin6_addr.s6_addr[10] = name->six.sin6_addr.s6_addr[11] = 0xff;
+        memcpy(&name->six.sin6_addr.s6_addr[12], &four, sizeof four);
+    }
+    return sizeof name->six;
+}
+
+static void put_name(union address *name) {
+    char text[INET6_ADDRSTRLEN] = "?";
+    int is_six = name->any.sa_family == AF_INET6, port = ntohs(name->four.sin_port);
+    inet_ntop(name->any.sa_family, is_six ? (void *)&name->six.sin6_addr : (void *)&name->four.sin_addr, text, sizeof text);
+    used += snprintf(answer + used, sizeof answer - used, " %s:", text);
     // The kernel chooses those above, another in each run.
     put(port >= 32768 ? "any" : "%ld", port);
 }
 
 static void named(int fd, int (*ask)(int, struct sockaddr *, socklen_t *)) {
-    struct sockaddr_in name = {0};
+    union address name = {0};
     socklen_t len = sizeof name;
-    int result = ask(fd, (struct sockaddr *)&name, &len);
+    int result = ask(fd, &name.any, &len);
     put_result(result);
     if (result == 0) put_name(&name);
     put(" ", 0);
 }
 
 static void sends(int fd, int len, int way, unsigned seed) {
-    struct sockaddr_in to = at(peer, 7000);
+    union address to, here;
+    socklen_t name_len = name_for(fd, peer, 7000, &to);
     struct iovec parts[3] = {{bytes, len / 3}, {NULL, 0}, {bytes + len / 3, len - len / 3}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 3};
-    struct mmsghdr messages[2] = {{message}, {message}};
+    struct mmsghdr messages[3] = {{message}, {message}, {message}};
+    int count = 2;
+    if (way == 6) {
+        // To this host, to the peer, and to this host again.
+        name_for(fd, "127.0.0.1", 9, &here);
+        for (count = 0; count < 3; count++) {
+            messages[count].msg_hdr.msg_name = count == 1 ? &to : &here;
+            messages[count].msg_hdr.msg_namelen = name_len;
+        }
+    }
     fill(seed, len);
     switch (way) {
     case 0: put_result(send(fd, bytes, len, MSG_NOSIGNAL)); break;
     case 1: put_result(writev(fd, parts, 3)); break;
     case 2: put_result(sendmsg(fd, &message, MSG_NOSIGNAL)); break;
-    case 3: put_result(sendto(fd, bytes, len, MSG_NOSIGNAL, (struct sockaddr *)&to, sizeof to)); break;
+    case 3: put_result(sendto(fd, bytes, len, MSG_NOSIGNAL, &to.any, name_len)); break;
     case 4: put_result(write(fd, bytes, len)); break;
-    default: put_result(sendmmsg(fd, messages, 2, MSG_NOSIGNAL));
+    default: put_result(sendmmsg(fd, messages, count, MSG_NOSIGNAL));
+    }
+}
+
+static void receives_messages(int fd, int len, int flags) {
+    struct iovec parts[2] = {{bytes, len / 2}, {bytes + len / 2, len - len / 2}};
+    struct mmsghdr batch[2] = {0};
+    for (int i = 0; i < 2; i++) batch[i].msg_hdr.msg_iov = &parts[i], batch[i].msg_hdr.msg_iovlen = 1;
+    int count = recvmmsg(fd, batch, 2, flags, NULL);
+    put_result(count);
+    for (int i = 0; i < count; i++) {
+        long got = batch[i].msg_len, room = parts[i].iov_len;
+        put(" %ld", got), put(":%lx", batch[i].msg_hdr.msg_flags);
+        put(" %08lx", hash(parts[i].iov_base, got < room ? got : room));
     }
 }
 
 static void receives(int fd, int len, int flags, int way) {
-    struct sockaddr_in from = {0};
+    union address from = {0};
     struct iovec parts[2] = {{bytes, len / 2}, {bytes + len / 2, len - len / 2}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2, .msg_name = &from, .msg_namelen = sizeof from};
     socklen_t name_len = sizeof from;
@@ -130,14 +180,15 @@ static void receives(int fd, int len, int flags, int way) {
     case 0: got = recv(fd, bytes, len, flags); break;
     case 1: got = readv(fd, parts, 2); break;
     case 2: got = recvmsg(fd, &message, flags); break;
-    case 3: got = recvfrom(fd, bytes, len, flags, (struct sockaddr *)&from, &name_len); break;
+    case 3: got = recvfrom(fd, bytes, len, flags, &from.any, &name_len); break;
+    case 5: return receives_messages(fd, len, flags);
     default: got = read(fd, bytes, len);
     }
     put_result(got);
     if (got < 0) return;
     put(" %08lx", hash(bytes, got < len ? got : len));
     if (way == 2) put(" flags %lx", message.msg_flags);
-    if (way >= 2 && from.sin_family) put_name(&from);
+    if (way >= 2 && from.any.sa_family) put_name(&from);
 }
 
 static void *wait_in_call(void *unused) {
@@ -184,6 +235,24 @@ static void selects(void) {
     put_result(select(FD_SETSIZE, &readable, &writable, NULL, &now));
     for (int i = 0; i < SLOTS; i++)
         if (fds[i] >= 0) put(" %ld", FD_ISSET(fds[i], &readable) * 2 + FD_ISSET(fds[i], &writable));
+}
+
+// The same by pselect, and all by ppoll, which block a signal meanwhile.
+static void waits_masked(int by_poll) {
+    struct pollfd all[SLOTS];
+    fd_set readable;
+    struct timespec now = {0};
+    sigset_t mask;
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGUSR2);
+    FD_ZERO(&readable);
+    for (int i = 0; i < SLOTS; i++) {
+        all[i] = (struct pollfd){fds[i], POLLIN | POLLOUT, 0};
+        if (fds[i] >= 0) FD_SET(fds[i], &readable);
+    }
+    put_result(by_poll ? ppoll(all, SLOTS, &now, &mask) : pselect(FD_SETSIZE, &readable, NULL, NULL, &now, &mask));
+    for (int i = 0; i < SLOTS; i++)
+        if (fds[i] >= 0) put(" %lx", by_poll ? all[i].revents : FD_ISSET(fds[i], &readable) != 0);
 }
 
 // Options that change nothing of what the script's other calls return, and those that can only be
@@ -259,17 +328,32 @@ static void waits(int set, int max) {
         if (reported[i]) put(" %ld", i), put(":%lx", reported[i]);
 }
 
+// A child of fork looks at a socket, closes it and exits: its parent's goes on as before.
+static void forks(int fd) {
+    int type = 0, status = 0;
+    socklen_t len = sizeof type;
+    pid_t child = fork();
+    if (child == 0) {
+        int is_known = getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0;
+        is_known &= fcntl(fd, F_GETFL) != -1;
+        _exit(is_known << 4 | (close(fd) == 0) << 3 | type);
+    }
+    put_result(child < 0 ? -1 : 0);
+    waitpid(child, &status, 0);
+    put(" %lx", status);
+}
+
 static void act(int op, int a, int b, int c, unsigned seed) {
-    struct sockaddr_in address = {0};
+    union address address = {0};
     socklen_t len = sizeof address;
     int fd = fds[a % SLOTS], on = 1, error = 0, result;
     switch (op) {
-    case 0: put_result((fds[a] = socket(AF_INET, (b ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK, 0)) < 0 ? -1 : 0); break;
-    case 1: address = at("0.0.0.0", b), put_result(bind(fd, (struct sockaddr *)&address, len)); break;
+    case 0: put_result((fds[a] = socket(b & 2 ? AF_INET6 : AF_INET, (b & 1 ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK, 0)) < 0 ? -1 : 0); break;
+    case 1: len = name_for(fd, "0.0.0.0", b, &address), put_result(bind(fd, &address.any, len)); break;
     case 2: put_result(listen(fd, b)); break;
-    case 3: address = at(peer, b), put_result(connect(fd, (struct sockaddr *)&address, len)); break;
+    case 3: len = name_for(fd, peer, b, &address), put_result(connect(fd, &address.any, len)); break;
     case 4:
-        result = accept4(fd, (struct sockaddr *)&address, &len, SOCK_NONBLOCK);
+        result = accept4(fd, &address.any, &len, SOCK_NONBLOCK);
         put_result(result < 0 ? result : 0);
         if (result >= 0) put_name(&address), fds[b] = result;
         break;
@@ -277,9 +361,13 @@ static void act(int op, int a, int b, int c, unsigned seed) {
     case 6: receives(fd, b, seed, c); break;
     case 7: put_result(shutdown(fd, b)); break;
     case 8:
-        result = c == 0 ? dup(fd) : c == 1 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : dup2(fd, fds[b] >= 0 ? fds[b] : 200 + b);
+        error = fds[b] >= 0 ? fds[b] : 200 + b;
+        result = c == 0   ? dup(fd)
+                 : c == 1 ? fcntl(fd, F_DUPFD_CLOEXEC, 3)
+                 : c == 2 ? dup2(fd, error)
+                          : dup3(fd, error, O_CLOEXEC);
         put_result(result < 0 ? result : 0);
-        if (result >= 0) put_in_slot(b, result, c == 2);
+        if (result >= 0) put_in_slot(b, result, c >= 2);
         break;
     case 9: put_result(close(fd)), fds[a] = -1; break;
     case 10: put_result((sets[a] = epoll_create1(EPOLL_CLOEXEC)) < 0 ? -1 : 0); break;
@@ -329,6 +417,10 @@ static void act(int op, int a, int b, int c, unsigned seed) {
         break;
     }
     case 26: set_is_ready(sets[a]); break;
+    case 27: put_result(close_range(fd, fd, 0)), fds[a] = -1; break;
+    case 28: waits_masked(1); break;
+    case 29: waits_masked(0); break;
+    case 30: forks(fd); break;
     default: put("no such call", 0);
     }
 }

@@ -241,6 +241,42 @@ static void mapped(void) {
     close(fd);
 }
 
+// recvmmsg looks for an error before it looks for datagrams.
+static void before_datagrams(void) {
+    char bytes[2][64];
+    struct iovec parts[2] = {{bytes[0], 64}, {bytes[1], 64}};
+    struct mmsghdr batch[2] = {{{.msg_iov = &parts[0], .msg_iovlen = 1}}, {{.msg_iov = &parts[1], .msg_iovlen = 1}}};
+    int fd = datagrams();
+    set(fd, IPPROTO_IP, IP_RECVERR, 1);
+    send_datagram(fd, 7000, "echo");
+    say("poll", ready(fd, POLLIN, 5000));
+    send_datagram(fd, 7002, "anyone?");
+    await_error(fd);
+    say("of the error queue", recvmmsg(fd, batch, 2, MSG_ERRQUEUE | MSG_DONTWAIT, NULL));
+    for (int i = 0; i < 3; i++) say("recvmmsg", recvmmsg(fd, batch, 2, MSG_DONTWAIT, NULL));
+    send_datagram(fd, 7000, "echo");
+    say("poll", ready(fd, POLLIN, 5000));
+    send_datagram(fd, 7002, "anyone?");
+    await_error(fd);
+    for (int i = 0; i < 3; i++) say("recvmmsg", recvmmsg(fd, batch, 2, MSG_DONTWAIT, NULL));
+    close(fd);
+}
+
+// IP_MULTICAST_ALL of a datagram socket of each family, before it has an address and after.
+static void begins_with(void) {
+    for (int six = 0; six < 2; six++) {
+        int fd = socket(six ? AF_INET6 : AF_INET, SOCK_DGRAM, 0), all = 9;
+        socklen_t len = sizeof all;
+        struct sockaddr_in6 any = {.sin6_family = six ? AF_INET6 : AF_INET};
+        for (int bound = 0; bound < 2; bound++) {
+            if (bound) say("bind", bind(fd, (struct sockaddr *)&any, six ? sizeof any : sizeof(struct sockaddr_in)));
+            say("getsockopt", getsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &all, &len));
+            printf("IP_MULTICAST_ALL %d\n", all);
+        }
+        close(fd);
+    }
+}
+
 static void too_long(void) {
     static char bytes[1473];
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
@@ -406,7 +442,7 @@ int main(int count, char **arguments) {
     peer = arguments[1];
     struct part parts[] = {
         {"arrivals", arrivals}, {"errors", errors}, {"by loopback", by_loopback}, {"connected", connected}, {"mapped", mapped},
-        {"too long", too_long}, {"departures", departures}, {"acknowledgments", acknowledgments},
+        {"before datagrams", before_datagrams}, {"begins with", begins_with}, {"too long", too_long}, {"departures", departures}, {"acknowledgments", acknowledgments},
         {"zerocopy", zerocopy}, {"unreachable", unreachable}, {"by the NIC", by_nic},
         {"bad buffers", bad_buffers},
     };

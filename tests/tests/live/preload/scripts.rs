@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use scripts::{Random, play_all};
+use wirepath::worker::StopFlag;
+use wirepath::worker::broker::{Broker, BrokerConfig};
 use wirepath_tests::live::preload::{compile, segments_received, start, wire};
-use wirepath_tests::live::{OURS, Program, THEIRS, Wire};
+use wirepath_tests::live::{NEAR, OURS, Program, THEIRS, Wire, wait_until};
 use wirepath_tests::netns::Namespace;
 
 /// The number of scripts in a run, where the environment does not set it.
@@ -85,15 +87,17 @@ struct Peer {
 }
 
 impl Side {
-    fn new(wire: &Wire, program: &str, folder: &std::path::Path, is_ours: bool) -> Self {
+    /// Under the library with these settings, or on the kernel.
+    fn new(wire: &Wire, program: &str, folder: &std::path::Path, settings: Option<&[&str]>) -> Self {
+        let is_ours = settings.is_some();
         let place = folder.join(if is_ours { "ours" } else { "kernel" });
         let _ = std::fs::remove_file(&place);
         let listener = UnixListener::bind(&place).unwrap();
         let (place, peer, own) = (place.to_str().unwrap().to_owned(), THEIRS.to_string(), OURS.to_string());
-        let player = if is_ours {
-            start(wire, program, &[&place, &peer, &own])
-        } else {
-            Program::start(&wire.near, program, &[&place, &peer, &own])
+        let words = [program, &place, &peer, &own];
+        let player = match settings {
+            Some(settings) => start(wire, "env", &[settings, &words].concat()),
+            None => Program::start(&wire.near, words[0], &words[1..]),
         };
         let (calls, _) = listener.accept().unwrap();
         calls.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -224,7 +228,8 @@ impl Random {
             return Step::Call(call(17, waits, 1, 0, 0));
         }
         if used.len() < 3 || (free.is_some() && self.below(12) == 0) {
-            return Step::Call(call(0, free.unwrap_or(0), self.below(3) / 2, 0, 0));
+            // Streams, datagrams, and both of IPv6, whose addresses are mapped ones.
+            return Step::Call(call(0, free.unwrap_or(0), self.pick(&[0, 0, 0, 2, 2, 2, 1, 3]), 0, 0));
         }
         let (slot, set) = (self.pick(&used), self.below(SETS));
         let len = self.pick(&[0, 1, 100, 1_400, 5_000]);
@@ -245,11 +250,11 @@ impl Random {
             5..=7 => call(3, slot, 7_000, 0, 0),
             8 | 9 if free.is_some() => call(4, slot, free.unwrap_or(0), 0, 0),
             // The kernel reports between two messages that the peer has refused the first one.
-            10..=13 => call(5, slot, len, self.below(if script.is_refused { 5 } else { 6 }), seed),
-            14..=17 => call(6, slot, len, self.below(5), self.flags()),
+            10..=13 => call(5, slot, len, self.below(if script.is_refused { 5 } else { 7 }), seed),
+            14..=17 => call(6, slot, len, self.below(6), self.flags()),
             18 => call(7, slot, self.pick(&[0, 1, 1, 2, 3]), 0, 0),
-            19 => call(8, slot, self.below(SLOTS), self.below(3), 0),
-            20 => call(9, slot, 0, 0, 0),
+            19 => call(8, slot, self.below(SLOTS), self.below(4), 0),
+            20 => call(self.pick(&[9, 27]) as u8, slot, 0, 0, 0),
             21 | 22 if !script.sets[set] => call(10, set, 0, 0, 0),
             21..=23 => call(11, slot, set, self.pick(&[1, 1, 2, 3]), self.events()),
             24 | 25 => call(12, set, 1 + self.below(16), 0, 0),
@@ -257,7 +262,7 @@ impl Random {
             27 => call(15, slot, len.max(1), 0, 0),
             28 => call(18, slot, 0, 0, 0),
             29 => call(19, slot, 0, 0, 0),
-            30 => call(self.pick(&[20, 21, 22]) as u8, slot, 0, 0, 0),
+            30 => call(self.pick(&[20, 21, 22, 28, 29, 30]) as u8, slot, 0, 0, 0),
             31 => return Step::Act(Act::Connect(port)),
             34..=37 => {
                 let (option, len) = (self.below(OPTIONS), self.pick(&[4, 4, 4, 0, 1, 2, 3, 8, 16]));
@@ -293,9 +298,11 @@ impl Random {
     fn events(&mut self) -> u32 {
         let once = [0, 0, libc::EPOLLONESHOT][self.below(3)];
         let edge = [0, 0, libc::EPOLLET][self.below(3)];
+        let exclusive = [0, 0, 0, libc::EPOLLEXCLUSIVE][self.below(4)];
         ([libc::EPOLLIN, libc::EPOLLOUT, libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP][self.below(3)]
             | once
-            | edge) as u32
+            | edge
+            | exclusive) as u32
     }
 }
 
@@ -325,10 +332,10 @@ impl Script {
             3 => self.is_refused |= b != 7_000,
             4 | 8 => {
                 self.slots[b] |= is_done;
-                // `dup2` closes what had the number.
-                self.has_closed |= op == 8 && c == 2;
+                // `dup2` and `dup3` close what had the number.
+                self.has_closed |= op == 8 && c >= 2;
             }
-            9 => (self.slots[a], self.has_closed) = (false, true),
+            9 | 27 => (self.slots[a], self.has_closed) = (false, true),
             10 => self.sets[a] = is_done,
             15 => self.waits = Some(a),
             17 => self.waits = None,
@@ -400,7 +407,7 @@ impl Both {
                     self.meet(&kernel);
                     true
                 }
-                Step::Call(Call { op, .. }) => matches!(op, 5 | 7 | 9) && !kernel.starts_with('-'),
+                Step::Call(Call { op, .. }) => matches!(op, 5 | 7 | 9 | 27) && !kernel.starts_with('-'),
             };
             script.connections = self.kernel.far.connections.len();
             if script.waits.is_some() {
@@ -448,18 +455,47 @@ impl Both {
 #[test]
 fn scripts_of_calls_do_what_they_do_on_the_kernels_sockets() {
     let test = "scripts_of_calls_do_what_they_do_on_the_kernels_sockets";
+    let (Some(one), Some(other)) = (wire(test, &[]), wire(test, &[])) else { return };
+    play_on(test, [&one, &other], SCRIPTS, &[]);
+}
+
+#[test]
+fn scripts_of_calls_do_the_same_where_a_broker_passes_frames_on_and_with_two_engines() {
+    let test = "scripts_of_calls_do_the_same_where_a_broker_passes_frames_on_and_with_two_engines";
+    let (Some(one), Some(other)) = (wire(test, &[]), wire(test, &[])) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = BrokerConfig::new(NEAR);
+    (config.path, config.forward) = (folder.path().join("socket"), true);
+    let place = format!("WIREPATH_BROKER={}", config.path.display());
+    let (stop, near) = (StopFlag::new(), other.near.name().to_owned());
+    let stopping = stop.clone();
+    let broker = std::thread::spawn(move || {
+        wirepath_tests::netns::run_in(&near, || {
+            Broker::open(config).unwrap().serve(&stopping, |line| eprintln!("broker: {line}")).unwrap();
+        });
+    });
+    wait_until("the broker listens", || folder.path().join("socket").exists());
+    play_on(test, [&one, &other], SCRIPTS / 3, &[&place]);
+    play_on(test, [&one, &other], SCRIPTS / 3, &[&place, "WIREPATH_ENGINES=2"]);
+    stop.stop();
+    broker.join().unwrap();
+}
+
+/// Plays scripts on the kernel's sockets at one wire, and at the other one under the library with
+/// these settings.
+fn play_on(test: &str, [one, other]: [&Wire; 2], scripts: u64, settings: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compile(test, "player.c", folder.path()) else { return };
-    let (Some(one), Some(other)) = (wire(test, &[]), wire(test, &[])) else { return };
     let start = || {
-        let kernel = Side::new(&one, &program, folder.path(), false);
-        let mut both = Both { kernel, ours: Side::new(&other, &program, folder.path(), true), waits: false };
+        let kernel = Side::new(one, &program, folder.path(), None);
+        let ours = Side::new(other, &program, folder.path(), Some(settings));
+        let mut both = Both { kernel, ours, waits: false };
         let descriptors = both.close_all();
         (both, descriptors)
     };
     let mut both = None;
-    let before = [&one, &other].map(|wire| segments_received(&wire.near));
-    play_all(SCRIPTS, |seed| {
+    let before = [one, other].map(|wire| segments_received(&wire.near));
+    play_all(scripts, |seed| {
         let (sides, before) = both.get_or_insert_with(start);
         let played = sides.play(seed);
         let after = sides.close_all();
@@ -472,7 +508,7 @@ fn scripts_of_calls_do_what_they_do_on_the_kernels_sockets() {
         }
         played
     });
-    let by_kernels = [&one, &other].map(|wire| segments_received(&wire.near));
+    let by_kernels = [one, other].map(|wire| segments_received(&wire.near));
     let [kernels, ours] = [by_kernels[0] - before[0], by_kernels[1] - before[1]];
     // One script alone may have no connection at all.
     let is_whole = std::env::var_os("SEED").is_none();

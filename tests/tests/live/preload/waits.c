@@ -220,6 +220,23 @@ static void exclusives(void) {
     close(shared);
 }
 
+// What Linux refuses of an exclusive item.
+static void exclusive_items(void) {
+    int fd = call(7000), set = epoll_create1(0);
+    unsigned added[] = {EPOLLRDHUP, EPOLLPRI, EPOLLONESHOT, EPOLLET | EPOLLOUT, 0};
+    struct epoll_event event = {EPOLLIN | EPOLLEXCLUSIVE};
+    say("no item", epoll_ctl(set, EPOLL_CTL_MOD, fd, &event));
+    event.events = EPOLLIN;
+    say("no item", epoll_ctl(set, EPOLL_CTL_MOD, fd, &event));
+    for (int i = 0; i < 5; i++) {
+        event.events = EPOLLIN | EPOLLEXCLUSIVE | added[i];
+        say("add", epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+    }
+    say("change", epoll_ctl(set, EPOLL_CTL_MOD, fd, &event));
+    say("delete", epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL));
+    close(set), close(fd);
+}
+
 static sigjmp_buf back;
 static int reader_id;
 
@@ -381,7 +398,7 @@ int main(int count, char **arguments) {
     struct part parts[] = {
         {"nested", nested}, {"one shots", one_shots}, {"reported before", one_shots_that_were_reported_before}, {"after a shutdown", after_a_shutdown},
         {"no more", listeners_that_listen_no_more}, {"of the kernel", of_the_kernel},
-        {"exclusives", exclusives}, {"jumps", jumps}, {"early", early},
+        {"exclusives", exclusives}, {"exclusive items", exclusive_items}, {"jumps", jumps}, {"early", early},
         {"early readiness", early_readiness}, {"in pieces", in_pieces},
         {"failed connect", failed_connect},
     };
