@@ -96,7 +96,7 @@ impl Config {
         self.rules.role(&Query { program: &self.program, application_id, traffic, local, remote })
     }
 
-    /// The same about a datagram of a socket of ours; `None` where no rule keeps any to that port.
+    /// The same about a datagram; `None` where no rule keeps any to that port from us.
     #[inline]
     pub(crate) fn role_of_sender(&self, local: impl FnOnce() -> SocketAddrV4, to: SocketAddrV4) -> Option<Role> {
         self.kept_sender_ports.contains(&to.port()).then(|| self.role(Traffic::UdpSender, local(), Some(to)).role)

@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use sockets::Errno;
 
+use crate::address::{self, Address};
 use crate::calls::{self, Outcome};
 use crate::engine::table::{self, FileId};
 use crate::engine::{signals, thread};
@@ -70,6 +71,16 @@ fn known(fd: c_int) -> Option<FileId> {
     }
     calls::left::take_up_if_left(file);
     Some(file)
+}
+
+/// Whether a rule refuses what a socket of the kernel is to do: send a datagram to this address, or
+/// connect to it.
+fn is_refused(fd: c_int, remote: &[u8], connects: bool) -> bool {
+    let Some(file) = table::find(fd).filter(|file| !file.is_set() && may_be_ours()) else { return false };
+    match address::parse(remote) {
+        Address::V4(remote) => calls::offload::is_kept_and_refused(file, remote, connects),
+        Address::Unspecified | Address::Other => false,
+    }
 }
 
 /// Whether a descriptor of the program may be offloaded, or become so.

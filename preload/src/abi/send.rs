@@ -8,7 +8,7 @@ use std::io::IoSlice;
 
 use sockets::Errno;
 
-use super::{give, is_ours_file, known, memory, our_socket, ours, ours_or_pass, vector_flags};
+use super::{give, is_ours_file, is_refused, known, memory, our_socket, ours, ours_or_pass, vector_flags};
 use crate::calls::{Outcome, data, listener};
 use crate::config;
 use crate::engine::table::FileId;
@@ -77,14 +77,17 @@ symbols! {
         };
         match file.and_then(|file| send_one(file, bytes, len, to, flags)) {
             Some(sent) => give(sent),
+            None if file.is_none() && to.is_some_and(|to| is_refused(fd, to, false)) => fail(Errno::EACCES),
             None => pass!(real::sendto(fd, bytes, len, flags, address, address_len)),
         }
     }
 
     fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> Count {
-        match sender(fd).and_then(|file| send_message(file, message, flags)) {
+        let file = sender(fd);
+        match file.and_then(|file| send_message(file, message, flags)) {
             Some(sent) => give(sent),
             None if passes_ours(message) => fail(Errno::EINVAL),
+            None if file.is_none() && is_refused_message(fd, message) => fail(Errno::EACCES),
             None => pass!(real::sendmsg(fd, message, flags)),
         }
     }
@@ -97,7 +100,16 @@ symbols! {
             if list.iter().any(|entry| passes_ours(&raw const entry.msg_hdr)) {
                 return fail(Errno::EINVAL) as c_int;
             }
-            return pass!(real::sendmmsg(fd, messages, count, flags));
+            // Those before the one that a rule refuses are sent.
+            let refused = match list {
+                [] => (count > 0 && is_refused_message(fd, messages.cast())).then_some(0),
+                list => list.iter().position(|entry| is_refused_message(fd, &raw const entry.msg_hdr)),
+            };
+            return match refused {
+                Some(0) => fail(Errno::EACCES) as c_int,
+                Some(before) => pass!(real::sendmmsg(fd, messages, before as c_uint, flags)),
+                None => pass!(real::sendmmsg(fd, messages, count, flags)),
+            };
         };
         for (idx, entry) in list.iter_mut().enumerate() {
             match send_message(file, &raw const entry.msg_hdr, flags) {
@@ -158,6 +170,15 @@ symbols! {
 /// parent of this process sends by the kernel, and a sentence says so.
 fn sender(fd: c_int) -> Option<FileId> {
     known(fd).or_else(|| ours(fd))
+}
+
+/// Whether a rule refuses the destination of a message of a socket of the kernel.
+fn is_refused_message(fd: c_int, message: *const libc::msghdr) -> bool {
+    let Ok(Some(header)) = memory::optional(message) else { return false };
+    if header.msg_name.is_null() {
+        return false;
+    }
+    memory::address_of(header.msg_name, header.msg_namelen.min(128)).is_ok_and(|to| is_refused(fd, to, false))
 }
 
 /// Whether a message passes a socket of ours to another process (`SCM_RIGHTS`) that cannot be one

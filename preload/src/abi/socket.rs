@@ -8,9 +8,10 @@ use core::ffi::{c_int, c_void};
 use sockets::Errno;
 
 use super::descriptors::close;
-use super::{give_none, known, memory, new_may_be_ours, ours};
+use super::{give_none, is_refused, known, may_be_ours, memory, new_may_be_ours, ours};
 use crate::calls::listener::Peer;
 use crate::calls::{self, Outcome};
+use crate::engine::{self, table};
 use crate::process;
 use crate::real::{self, fail};
 
@@ -45,8 +46,14 @@ symbols! {
     }
 
     fn connect(fd: c_int, address: *const c_void, len: u32) -> c_int {
-        let Some(file) = known(fd) else { return pass!(real::connect(fd, address, len)) };
-        match memory::address_of(address, len).map(|remote| calls::connect(file, remote)) {
+        let remote = memory::address_of(address, len);
+        let Some(file) = known(fd) else {
+            if remote.is_ok_and(|remote| is_refused(fd, remote, true)) {
+                return fail(Errno::EACCES) as c_int;
+            }
+            return pass!(real::connect(fd, address, len));
+        };
+        match remote.map(|remote| calls::connect(file, remote)) {
             Ok(Outcome::Ours(result)) => give_none(result),
             _ => pass!(real::connect(fd, address, len)),
         }
@@ -115,7 +122,13 @@ symbols! {
     }
 
     fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: u32) -> c_int {
-        let Some(file) = known(fd) else { return pass!(real::setsockopt(fd, level, name, value, len)) };
+        let Some(file) = known(fd) else {
+            let result = pass!(real::setsockopt(fd, level, name, value, len));
+            if result == 0 && (level, name) == (libc::IPPROTO_IP, libc::IP_MULTICAST_IF) {
+                note_of_the_kernels(fd, level, name, memory::begin_of(value, len as usize));
+            }
+            return result;
+        };
         let Ok(bytes) = memory::value_of(value, len) else {
             // The kernel has the error, which may be another one, as of an unknown option. Of some
             // values it reads less than their length.
@@ -165,5 +178,14 @@ symbols! {
             Outcome::Ours(Err(error)) => fail(error) as c_int,
             Outcome::Pass => pass!(real::getsockopt(fd, level, name, value, len)),
         }
+    }
+}
+
+/// A rule may refuse the groups that a socket of the kernel sends to by our interface.
+fn note_of_the_kernels(fd: c_int, level: c_int, name: c_int, value: &[u8]) {
+    if let Some(file) = table::find(fd).filter(|file| !file.is_set() && may_be_ours())
+        && let Ok(socket) = engine::enter(file).files.socket(file)
+    {
+        calls::groups::note(socket, level, name, value);
     }
 }

@@ -16,8 +16,8 @@ use wirepath::worker::live::{LiveConfig, PortConfig};
 
 use crate::address::{self, Address, Family};
 use crate::calls::{epoll_twins, error_queue, groups};
-use crate::engine::file::{Groups, Owner, ShutdownMask, Socket, Watch};
-use crate::engine::options::{self, HandledBy, OptionCall, Options};
+use crate::engine::file::{ANY, Groups, Owner, ShutdownMask, Socket, Watch};
+use crate::engine::options::{self, HandledBy, OptionCall, Options, SO_BINDTOIFINDEX};
 use crate::engine::table::FileId;
 use crate::engine::{self, Engine, State, sets, thread};
 use crate::{config, sys};
@@ -48,8 +48,8 @@ pub(crate) fn is_ours(
         engine.files.socket(file)?.stays_the_kernels(twin)
     };
     let (verdict, why) = match stays {
-        Some(why) => (Verdict::Kernel, why),
-        None => decide(engine, traffic, local, remote, &groups),
+        Some(why) if !is_refused(engine, file, traffic, local, remote) => (Verdict::Kernel, why),
+        _ => decide(engine, traffic, local, remote, &groups),
     };
     let socket = engine.files.socket(file)?;
     (socket.why, socket.is_refused) = (why, verdict == Verdict::Refused);
@@ -62,6 +62,47 @@ pub(crate) fn is_ours(
         say_kept(why, remote.unwrap_or(local));
     }
     Ok(is_ours)
+}
+
+/// Whether the rules refuse what a socket does that is the kernel's for another reason: by our
+/// interface it would do it all the same.
+pub(crate) fn is_refused(
+    engine: &mut Engine,
+    file: FileId,
+    traffic: Traffic,
+    local: SocketAddrV4,
+    remote: Option<SocketAddrV4>,
+) -> bool {
+    if config::get().is_none_or(|config| config.role(traffic, local, remote).role != Role::Refuse) {
+        return false;
+    }
+    let Ok(twin) = engine.files.twin(file) else { return false };
+    let Ok(&mut Socket { family, groups, .. }) = engine.files.socket(file) else { return false };
+    let device = sys::getsockopt_int(twin, libc::SOL_SOCKET, SO_BINDTOIFINDEX).unwrap_or(0);
+    let is_anothers = device != 0 && device.cast_unsigned() != config::system().interface_idx;
+    let is_v6_only =
+        family == Family::Inet6 && sys::getsockopt_int(twin, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) == Ok(1);
+    !is_anothers && !is_v6_only && decide(engine, traffic, local, remote, &groups).0 == Verdict::Refused
+}
+
+/// The same of a call on a socket that is the kernel's already: a datagram to `remote`, or a
+/// connection.
+pub(crate) fn is_kept_and_refused(file: FileId, remote: SocketAddrV4, connects: bool) -> bool {
+    let Some(config) = config::get() else { return false };
+    if !connects && config.role_of_sender(|| ANY, remote).is_none() {
+        return false;
+    }
+    let mut engine = engine::enter(file);
+    let Ok(twin) = engine.files.twin(file) else { return false };
+    let Ok(&mut Socket { kind, place, .. }) = engine.files.socket(file) else { return false };
+    let traffic = match (kind, connects) {
+        (Kind::Datagram, false) => Traffic::UdpSender,
+        (Kind::Datagram, true) => Traffic::UdpConnect,
+        (Kind::Stream, true) if peer_of(twin).is_none() => Traffic::TcpClient,
+        (Kind::Stream, _) => return false,
+    };
+    let local = name_of(twin).unwrap_or(ANY);
+    !matches!(place, Owner::Ours { .. }) && is_refused(&mut engine, file, traffic, local, Some(remote))
 }
 
 /// The reason of a socket whose address or peer is not reached by our interface.

@@ -64,7 +64,7 @@ pub(crate) enum HandledBy {
 }
 
 /// Numbers that the crate `libc` does not have.
-const SO_BINDTOIFINDEX: c_int = 62;
+pub(crate) const SO_BINDTOIFINDEX: c_int = 62;
 const SO_PREFER_BUSY_POLL: c_int = 69;
 const SO_BUSY_POLL_BUDGET: c_int = 70;
 const SO_TIMESTAMPING_NEW: c_int = 65;

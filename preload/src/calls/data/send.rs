@@ -54,10 +54,10 @@ pub(crate) fn send_controlled(
     }
     if let (Kind::Datagram, Some(to)) = (target.kind, to) {
         let role = rule_of(&mut engine, &target, to);
-        if role == Some(Role::Refuse) {
+        let is_ours = role != Some(Role::Os) && calls::leaves_by_ours(&mut engine, file, target.id, to).unwrap_or(true);
+        if is_ours && role == Some(Role::Refuse) {
             return Ours(Err(Errno::EACCES));
         }
-        let is_ours = role != Some(Role::Os) && calls::leaves_by_ours(&mut engine, file, target.id, to).unwrap_or(true);
         if !is_ours {
             return groups::send_by_twin(&mut engine, file, parts, (to, control), flags).map_or(Pass, Ours);
         }
@@ -143,11 +143,21 @@ fn is_kernels_now(engine: &mut Engine, file: FileId, target: &Target, to: Option
 fn bind_to_send(engine: &mut Engine, file: FileId, to: SocketAddrV4) -> Result<(), Errno> {
     let twin = engine.files.twin(file)?;
     let socket = engine.files.socket(file)?;
-    let family = socket.family;
-    if socket.kind != Kind::Datagram || socket.place != Owner::Undecided {
+    let (family, place) = (socket.family, socket.place);
+    if socket.kind != Kind::Datagram || matches!(place, Owner::Ours { .. }) {
         return Ok(());
     }
     let local = offload::name_of(twin).unwrap_or(ANY);
+    let is_kept = local.port() != 0 || place != Owner::Undecided;
+    if is_kept
+        && config::get().is_some_and(|config| config.role_of_sender(|| local, to) == Some(Role::Refuse))
+        && offload::is_refused(engine, file, Traffic::UdpSender, local, Some(to))
+    {
+        return Err(Errno::EACCES);
+    }
+    if place != Owner::Undecided {
+        return Ok(());
+    }
     // The owner of a bound socket was decided by `bind`, or is by a group that it may yet join.
     if local.port() != 0 && config::get().is_some_and(|config| config.gives_groups) {
         return Ok(());

@@ -263,3 +263,49 @@ fn each_message_of_a_batch_has_the_rule_of_its_own_destination() {
     // That of loopback alone.
     assert_eq!(counter_of(&wire.near, "Udp:", "OutDatagrams") - before, 1, "datagrams that the kernel has sent");
 }
+
+#[test]
+fn refused_destination_is_sent_to_by_no_socket_whoever_has_it() {
+    let test = "refused_destination_is_sent_to_by_no_socket_whoever_has_it";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(batches) = compile(test, "batches.c", folder.path()) else { return };
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    echo(&wire);
+    let rules = rules(
+        folder.path(),
+        &format!(
+            "default = \"os\"\n\
+             [[rules]]\nuse = \"refuse\"\ntraffic = \"udp-sender\"\nremote = \"{THEIRS}:7002\"\n\
+             [[rules]]\nuse = \"refuse\"\ntraffic = \"udp-connect\"\nremote = \"{THEIRS}:7003\"\n"
+        ),
+    );
+    let body = python(
+        "peer = sys.argv[1]\n\
+         def sends(what, made, peer=peer):\n\
+         \x20   for port in (7002, 7000, 7002, 7003): tells(f'{what} {port}', lambda: made.sendto(b'echo', (peer, port)))\n\
+         \x20   tells(f'{what} sendmsg', lambda: made.sendmsg([b'echo'], [], 0, (peer, 7002)))\n\
+         \x20   tells(f'{what} connect', lambda: made.connect((peer, 7003)))\n\
+         sends('bound', datagrams(7400))\n\
+         sends('unbound', datagrams(None))\n\
+         connected = datagrams(None)\n\
+         tells('another', lambda: connected.connect((peer, 7000)))\n\
+         sends('connected', connected)\n\
+         both = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\n\
+         sends('IPv6', both, '::ffff:' + peer)\n",
+    );
+    let before = counter_of(&wire.near, "Udp:", "OutDatagrams");
+    let words = [&*rules, "WIREPATH_POLICY=quiet", "python3", "-c", &body, &THEIRS.to_string()];
+    let text = said(&run(&wire, "env", &words));
+    let of = |what: &str| {
+        format!(
+            "{what} 7002 EACCES\n{what} 7000 4\n{what} 7002 EACCES\n{what} 7003 4\n{what} sendmsg EACCES\n{what} \
+             connect EACCES\n"
+        )
+    };
+    let expected = [of("bound"), of("unbound"), "another None\n".to_owned(), of("connected"), of("IPv6")].concat();
+    assert_eq!(text, expected);
+    assert_eq!(counter_of(&wire.near, "Udp:", "OutDatagrams") - before, 8, "datagrams that the kernel has sent");
+    let words = [&*rules, "WIREPATH_POLICY=quiet", &batches, &THEIRS.to_string(), "1"];
+    let expected = "batch: 2, 4 4 99 99\nfrom the refused one: -1 EACCES, 99 99\nthe last: 1, 4\nanswer: 4\n";
+    assert_eq!(said(&run(&wire, "env", &words)), expected);
+}
