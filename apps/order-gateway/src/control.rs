@@ -1,16 +1,23 @@
-//! What people say while the gateway runs: by a socket, by a file, by signals. A thread hears it,
-//! and the hot core takes it from a channel.
+//! What people say while the gateway runs: by a socket, by a file, by signals. Each has a thread of
+//! its own, so that none waits for another, and the hot core takes commands from a channel.
+//!
+//! ```text
+//!  SIGUSR1, SIGHUP ─▶ signals ───┐             a reading of the limits has a thread too:
+//!  the kill file ───▶ kill-file ─┼─▶ KillSwitch, Command     it may never end
+//!  the socket ──────▶ control ─▶ talk, one for each connection
+//! ```
 
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use market::Symbol;
 use order_entry::risk::{InstrumentIdx, KillCause, KillSwitch, Limits, StrategyIdx};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
@@ -18,6 +25,7 @@ use wirepath::worker::affinity::spawn_helper;
 
 use crate::core::Instrument;
 use crate::limits::LimitsFile;
+use crate::speaker::Speaker;
 
 /// Bytes of a command's line that are read.
 const LINE_MAX: usize = 256;
@@ -25,7 +33,18 @@ const LINE_MAX: usize = 256;
 /// In front of a strategy's name.
 const STRATEGY: &str = "strategy ";
 
-/// How long a command's line may take; nobody else is heard meanwhile.
+/// Connections that are served at once; others wait for the end of one.
+const TALKERS: usize = 16;
+
+/// The pauses between two looks: at the flags of signals, and at a file or a socket.
+const SIGNALS_PAUSE: Duration = Duration::from_millis(1);
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
+
+/// How long the file of limits may take: its disk may hang, or a pipe be in its place.
+const LIMITS_MAX: Duration = Duration::from_secs(2);
+const LIMITS_HANG: &str = "the file of limits does not answer: no other limits are in force";
+
+/// How long a command's line may take.
 const LINE_TIME: Duration = Duration::from_secs(1);
 /// The same of who may not command.
 const STRANGERS_TIME: Duration = Duration::from_millis(20);
@@ -62,7 +81,7 @@ pub enum Command {
     ArmStrategy(StrategyIdx),
 }
 
-/// What the thread hears.
+/// What the threads hear.
 #[derive(Clone, Debug, Default)]
 pub struct ControlConfig {
     /// A socket that takes one command a line: `status`, `arm`, `disarm`, `cancel`, `kill`,
@@ -75,34 +94,88 @@ pub struct ControlConfig {
     pub limits: PathBuf,
     /// The instruments of the start: other limits must be for the same, in the same order.
     pub instruments: Box<[Instrument]>,
+    /// The opening positions of the start: other limits have the same. By default none.
+    pub opening_positions: Box<[(InstrumentIdx, i64)]>,
     /// The strategies of the start, likewise. By default none.
     pub strategies: Box<[String]>,
     /// The configuration says how the venue prevents trades with oneself, so that limits may leave
     /// them to it. By default false.
     pub has_self_match: bool,
+    /// Who is told what had no other answer. By default nobody.
+    pub speaker: Option<Speaker>,
 }
 
-/// Starts the thread. SIGUSR1 throws the kill switch, SIGHUP reads the limits again.
+/// What a run has of it.
+#[derive(Debug)]
+pub struct Heard {
+    /// The commands.
+    pub commands: Receiver<Command>,
+    /// The signal that is a kill.
+    pub kill_signal: KillSignal,
+}
+
+/// SIGUSR1, which throws a kill switch. Who looks first throws it; clones are of the same signal.
+#[derive(Clone, Debug)]
+pub struct KillSignal {
+    has_come: Arc<AtomicBool>,
+    kill: KillSwitch,
+}
+
+impl KillSignal {
+    fn register(kill: KillSwitch) -> io::Result<Self> {
+        let has_come = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::clone(&has_come))?;
+        Ok(Self { has_come, kill })
+    }
+
+    /// Throws the switch where the signal has come since the last look. One load where not.
+    pub fn look(&self) {
+        if self.has_come.load(Ordering::Relaxed) && self.has_come.swap(false, Ordering::AcqRel) {
+            self.kill.throw_for(KillCause::Signal);
+        }
+    }
+}
+
+/// Starts the threads. SIGUSR1 throws the kill switch, SIGHUP reads the limits again. A thread that
+/// ends throws it too: what it heard is heard no more.
 ///
 /// # Errors
 ///
 /// The socket cannot be made, or a signal cannot be had.
-pub fn start(config: ControlConfig, kill: KillSwitch) -> io::Result<Receiver<Command>> {
-    let kill_signal = Arc::new(AtomicBool::new(false));
+pub fn start(config: ControlConfig, kill: KillSwitch) -> io::Result<Heard> {
+    let kill_signal = KillSignal::register(kill.clone())?;
     let reload_signal = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::clone(&kill_signal))?;
     signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&reload_signal))?;
     let listener = config.socket.as_deref().map(bind).transpose()?;
-    let (sender, receiver) = channel();
-    let mut control = Control { config, kill, sender, was_there: false };
-    let hear = move || {
-        loop {
-            control.turn(listener.as_ref(), &kill_signal, &reload_signal);
-            thread::sleep(Duration::from_millis(5));
+    let kill_file = config.kill_file.clone();
+    let (sender, commands) = channel();
+    let (is_reading, talkers) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let control = Arc::new(Control { config, kill, sender, is_reading, talkers });
+    let signal = kill_signal.clone();
+    control.hear("signals", SIGNALS_PAUSE, move |control| {
+        signal.look();
+        if reload_signal.swap(false, Ordering::AcqRel) {
+            control.reload();
         }
-    };
-    spawn_helper(thread::Builder::new().name("control".into()), hear)?;
-    Ok(receiver)
+    })?;
+    if let Some(path) = kill_file {
+        let mut was_there = false;
+        control.hear("kill-file", LOOK_PAUSE, move |control| {
+            let is_there = path.exists();
+            if is_there && !was_there {
+                control.kill.throw_for(KillCause::File);
+            }
+            was_there = is_there;
+        })?;
+    }
+    if let Some(listener) = listener {
+        control.hear("control", LOOK_PAUSE, move |control| {
+            while let Ok((stream, _)) = listener.accept() {
+                control.talk(stream);
+            }
+        })?;
+    }
+    Ok(Heard { commands, kill_signal })
 }
 
 /// A socket that only the user who runs the gateway can reach, because its mode says so. The socket
@@ -126,9 +199,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// The bytes up to the end of the line; of a longer one than any command's, its beginning. All of
-/// it is read, because a socket that is closed with bytes unread resets, and loses its answer. A
-/// second is enough, so that nobody who sends slowly keeps the kill file and the signals from being
-/// heard.
+/// it is read, because a socket that is closed with bytes unread resets, and loses its answer.
 fn read_line(mut stream: &UnixStream, within: Duration) -> io::Result<Vec<u8>> {
     let end = Instant::now() + within;
     let mut line = Vec::new();
@@ -152,54 +223,114 @@ struct Control {
     config: ControlConfig,
     kill: KillSwitch,
     sender: Sender<Command>,
-    /// The kill file was there at the last look.
-    was_there: bool,
+    /// The file of limits is being read.
+    is_reading: AtomicBool,
+    /// Connections that are served.
+    talkers: AtomicUsize,
+}
+
+/// One connection that is served.
+struct Talker(Arc<Control>);
+
+impl Drop for Talker {
+    fn drop(&mut self) {
+        self.0.talkers.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// One reading of the limits.
+struct Reading(Arc<Control>);
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.is_reading.store(false, Ordering::Release);
+    }
+}
+
+/// A thread without which somebody is not heard. It ends by a defect alone.
+struct Watched {
+    control: Arc<Control>,
+    name: &'static str,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.control.kill.throw();
+        self.control.say(&format!(
+            "the thread `{}` has ended, and what it heard is heard no more: the kill switch is thrown; start the gateway \
+             again before it is armed",
+            self.name
+        ));
+    }
 }
 
 impl Control {
-    /// One look at everything.
-    fn turn(&mut self, listener: Option<&UnixListener>, kill: &AtomicBool, reload: &AtomicBool) {
-        if kill.swap(false, Ordering::AcqRel) {
-            self.kill.throw_for(KillCause::Signal);
+    /// Starts a thread that does `turn` again and again.
+    fn hear(
+        self: &Arc<Self>,
+        name: &'static str,
+        pause: Duration,
+        mut turn: impl FnMut(&Arc<Self>) + Send + 'static,
+    ) -> io::Result<()> {
+        let watched = Watched { control: Arc::clone(self), name };
+        let hear = move || {
+            loop {
+                turn(&watched.control);
+                thread::sleep(pause);
+            }
+        };
+        spawn_helper(thread::Builder::new().name(name.into()), hear).map(drop)
+    }
+
+    /// Serves a connection, beside others.
+    fn talk(self: &Arc<Self>, stream: UnixStream) {
+        while self.talkers.load(Ordering::Acquire) >= TALKERS {
+            thread::sleep(LOOK_PAUSE);
         }
-        let is_there = self.config.kill_file.as_deref().is_some_and(Path::exists);
-        if is_there && !self.was_there {
-            self.kill.throw_for(KillCause::File);
-        }
-        self.was_there = is_there;
-        if reload.swap(false, Ordering::AcqRel)
-            && let Err(why) = self.obey("reload")
-        {
-            eprintln!("order-gateway: {why}");
-        }
-        if let Some(listener) = listener
-            && let Ok((stream, _)) = listener.accept()
-            && let Err(error) = self.serve(stream)
-        {
-            eprintln!("order-gateway: a command was cut short: {error}");
+        self.talkers.fetch_add(1, Ordering::AcqRel);
+        let (talker, stream) = (Talker(Arc::clone(self)), Arc::new(stream));
+        let theirs = Arc::clone(&stream);
+        let talk = move || talker.0.serve(&theirs);
+        if spawn_helper(thread::Builder::new().name("talk".into()), talk).is_err() {
+            self.serve(&stream);
         }
     }
 
-    fn serve(&mut self, stream: UnixStream) -> io::Result<()> {
+    fn serve(self: &Arc<Self>, stream: &UnixStream) {
+        if let Err(error) = self.try_serve(stream) {
+            self.say(&format!("a command was cut short: {error}"));
+        }
+    }
+
+    fn try_serve(self: &Arc<Self>, mut stream: &UnixStream) -> io::Result<()> {
         stream.set_nonblocking(false)?;
         // The mode keeps others out, but for the moment between the socket's making and its mode.
-        let uid = socket_peercred(&stream)?.uid;
+        let uid = socket_peercred(stream)?.uid;
         if !uid.is_root() && uid != geteuid() {
-            eprintln!("order-gateway: user {} is refused at the control socket", uid.as_raw());
+            self.say(&format!("user {} is refused at the control socket", uid.as_raw()));
             // So that the answer arrives; what the word is does not matter.
-            let _ = read_line(&stream, STRANGERS_TIME);
-            return writeln!(&stream, "refused: the user who runs the gateway, and root, may command it");
+            let _ = read_line(stream, STRANGERS_TIME);
+            return writeln!(stream, "refused: the user who runs the gateway, and root, may command it");
         }
-        let line = read_line(&stream, LINE_TIME)?;
+        let line = read_line(stream, LINE_TIME)?;
         let answer = match self.answer(String::from_utf8_lossy(&line).trim()) {
             Ok(answer) => answer,
             Err(why) => format!("refused: {why}"),
         };
-        writeln!(&stream, "{answer}")
+        writeln!(stream, "{answer}")
+    }
+
+    /// Reads the limits again, and waits for nothing.
+    fn reload(self: &Arc<Self>) {
+        let control = Arc::clone(self);
+        let reload = move || _ = control.obey("reload").inspect_err(|why| control.say(why));
+        if let Err(error) = spawn_helper(thread::Builder::new().name("reload".into()), reload) {
+            self.say(&format!("no other limits are in force: there is no thread to read them: {error}"));
+        }
     }
 
     /// Does what `line` says, and answers.
-    fn answer(&self, line: &str) -> Result<String, String> {
+    fn answer(self: &Arc<Self>, line: &str) -> Result<String, String> {
         if line != "status" {
             return self.obey(line).map(|()| "ok".to_owned());
         }
@@ -208,12 +339,16 @@ impl Control {
         receiver.recv_timeout(STATUS_MAX).map_err(|_| "the gateway gives no answer".to_owned())
     }
 
+    fn say(&self, sentence: &str) {
+        self.config.speaker.iter().for_each(|speaker| speaker.say(sentence));
+    }
+
     fn tell(&self, command: Command) -> Result<(), String> {
         self.sender.send(command).map_err(|_| "the gateway has ended".to_owned())
     }
 
     /// Does what `line` says.
-    fn obey(&self, line: &str) -> Result<(), String> {
+    fn obey(self: &Arc<Self>, line: &str) -> Result<(), String> {
         let command = match line.split_once(' ').unwrap_or((line, "")) {
             ("kill", "") => {
                 self.kill.throw_for(KillCause::Command);
@@ -233,10 +368,14 @@ impl Control {
         self.tell(command)
     }
 
-    fn limits(&self) -> Result<LimitsFile, String> {
-        let file = LimitsFile::read(&self.config.limits).map_err(|error| error.to_string())?;
+    fn limits(self: &Arc<Self>) -> Result<LimitsFile, String> {
+        let file = self.read_limits()?;
         if file.instruments() != self.config.instruments {
             return Err("the instruments and their units are others than at the start: restart instead".to_owned());
+        }
+        let positions: Box<[_]> = file.opening_positions().collect();
+        if let Some(symbol) = self.other_position(&positions) {
+            return Err(format!("the opening position of {symbol} is another than at the start: restart instead"));
         }
         if file.strategies() != self.config.strategies {
             return Err("the strategies are others than at the start: restart instead".to_owned());
@@ -245,6 +384,30 @@ impl Control {
             return Err("venue_prevents_self_match needs the key `self_match` in [venue]: restart with it".to_owned());
         }
         Ok(file)
+    }
+
+    /// Reads the file on a thread that is left behind where it hangs. There is one at most.
+    fn read_limits(self: &Arc<Self>) -> Result<LimitsFile, String> {
+        if self.is_reading.swap(true, Ordering::AcqRel) {
+            return Err(LIMITS_HANG.to_owned());
+        }
+        let (reading, (sender, receiver)) = (Reading(Arc::clone(self)), channel());
+        let read = move || {
+            let file = LimitsFile::read(&reading.0.config.limits).map_err(|error| error.to_string());
+            drop(reading);
+            // Nobody waits any more for one that has hung.
+            drop(sender.send(file));
+        };
+        spawn_helper(thread::Builder::new().name("limits".into()), read).map_err(|error| error.to_string())?;
+        receiver.recv_timeout(LIMITS_MAX).map_err(|_| LIMITS_HANG.to_owned())?
+    }
+
+    /// The first instrument whose opening position is not that of the start.
+    fn other_position(&self, positions: &[(InstrumentIdx, i64)]) -> Option<Symbol> {
+        let before = &self.config.opening_positions;
+        let other = positions.iter().find(|position| !before.contains(position));
+        let (instrument, _) = other.or_else(|| before.iter().find(|position| !positions.contains(position)))?;
+        self.config.instruments.get(instrument.0 as usize).map(|instrument| instrument.symbol)
     }
 
     /// The strategy that `of` names, behind the word for it.
@@ -257,5 +420,47 @@ impl Control {
     fn instrument(&self, symbol: &str) -> Result<InstrumentIdx, String> {
         let place = self.config.instruments.iter().position(|instrument| instrument.symbol.as_str() == symbol);
         place.map(|idx| InstrumentIdx(idx as u32)).ok_or_else(|| "there is no such instrument".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, PipeReader, pipe};
+
+    use super::*;
+
+    fn control(speaker: Option<Speaker>) -> (Arc<Control>, KillSwitch) {
+        let (config, kill) = (ControlConfig { speaker, ..ControlConfig::default() }, KillSwitch::new());
+        let (is_reading, talkers) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let control = Control { config, kill: kill.clone(), sender: channel().0, is_reading, talkers };
+        (Arc::new(control), kill)
+    }
+
+    fn line(reader: PipeReader) -> String {
+        let mut line = String::new();
+        io::BufReader::new(reader).read_line(&mut line).unwrap();
+        line
+    }
+
+    #[test]
+    fn thread_that_hears_and_ends_throws_the_kill_switch_and_says_which_it_is() {
+        let (reader, writer) = pipe().unwrap();
+        let (control, kill) = control(Some(Speaker::start("", writer).unwrap()));
+        let throws = kill.throws();
+        control.hear("signals", LOOK_PAUSE, |_| panic!("a defect of a test")).unwrap();
+        assert!(line(reader).contains("the thread `signals` has ended"));
+        assert_ne!(kill.throws(), throws);
+        assert_eq!(kill.cause(), KillCause::Program);
+    }
+
+    #[test]
+    fn signal_throws_the_switch_once_whoever_looks() {
+        let kill = KillSwitch::new();
+        let signal = KillSignal { has_come: Arc::new(AtomicBool::new(true)), kill: kill.clone() };
+        signal.clone().look();
+        let throws = kill.throws();
+        assert_eq!(kill.cause(), KillCause::Signal);
+        signal.look();
+        assert_eq!(kill.throws(), throws);
     }
 }

@@ -11,7 +11,8 @@ use std::net::{SocketAddrV4, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::mpsc::Receiver;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use clap::Parser;
 use cli::{Cli, Command, MirrorArgs};
@@ -21,7 +22,7 @@ use order_entry::ReasonCodes;
 use order_entry::journal::{Journal, JournalError, JournalMemory, Rebuild, RebuildCounts};
 use order_entry::risk::KillSwitch;
 use order_entry::session::VenueSession;
-use order_gateway::control::{self, ControlConfig};
+use order_gateway::control::{self, ControlConfig, Heard};
 use order_gateway::drop_copy::DropCopyLine;
 use order_gateway::host::Host;
 use order_gateway::kernel::{Kernel, dial, join, listen, stamp_received};
@@ -30,11 +31,10 @@ use order_gateway::standby::{Followed, MirrorPolicy, Role, StandbyLink, follow, 
 use order_gateway::wire::{WireHost, WirePort};
 use order_gateway::{
     Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, FeedRecovery, Gateway, JournalSync,
-    LatencyConfig, LimitsFile, LineConfig, MappedFile, MirrorConfig, Quotes, RdmaPort, Run, StandbyConfig, Strategy,
-    VenueClient, journal_csv,
+    LatencyConfig, LimitsFile, LineConfig, MappedFile, MirrorConfig, Quotes, RdmaPort, Run, Speaker, StandbyConfig,
+    Strategy, VenueClient, journal_csv,
 };
 use samples::SampleStrategy;
-use wirepath::counters::printable;
 use wirepath::worker::StopFlag;
 
 const NAMED: &str = "the journal names a standby that may have taken over: keep [standby] in the configuration, or say \
@@ -57,14 +57,35 @@ const OLDER_TAKEN: &str = "the file of limits is older than the limits that were
 const STOPPED: &str =
     "give it its [[strategies]] in the file of limits again; it may go once `arm strategy` has named it";
 
+/// Who writes to standard error.
+static SPEAKER: OnceLock<Speaker> = OnceLock::new();
+/// Before that.
+const PREFIX: &str = "order-gateway: ";
+/// Whoever reads what a gateway says does not keep it from ending for longer.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 fn main() -> ExitCode {
-    match carry_out(Cli::parse().command) {
+    let command = Cli::parse().command;
+    let ended = start_speaker().and_then(|speaker| {
+        let ended = carry_out(command).inspect_err(|error| speaker.say(&error.to_string()));
+        speaker.flush(LAST_WORDS);
+        ended
+    });
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("order-gateway: {}", printable(&error));
-            ExitCode::from(error.exit_code())
-        }
+        Err(error) => ExitCode::from(error.exit_code()),
     }
+}
+
+fn start_speaker() -> Result<&'static Speaker, Error> {
+    let speaker = Speaker::start(PREFIX, io::stderr()).map_err(Error::failed)?;
+    Ok(SPEAKER.get_or_init(|| speaker))
+}
+
+/// Tells people, and waits for nobody who reads it.
+fn say(sentence: &str) {
+    // `main` has started it.
+    SPEAKER.get().inspect(|speaker| speaker.say(sentence));
 }
 
 fn carry_out(command: Command) -> Result<(), Error> {
@@ -186,10 +207,6 @@ fn mirror_by(section: Option<MirrorConfig>, by: MirrorArgs, is_asked_for: bool) 
     Ok(Some(section))
 }
 
-fn say(sentence: &str) {
-    eprintln!("order-gateway: {}", printable(sentence));
-}
-
 /// Trades. In a standby's place it is said whether orders pass at once, if they did.
 fn trade(config: &Config, limits: &LimitsFile, stop: &StopFlag, taken_over: Option<bool>) -> Result<(), Error> {
     let kernel = Kernel::start();
@@ -259,21 +276,20 @@ fn trade_by<S: VenueSession>(
     let quotes = config.quotes(&symbols).map(|(ring, names)| Quotes::new(&ring, &names));
     run.quotes = quotes.map(|quotes| quotes.with_channels(&config.quote_channels(&symbols)));
     run.audit = config.audit.as_deref().map(start_audit).transpose()?;
-    run.commands = Some(start_control(config, limits, kill)?);
+    let heard = start_control(config, limits, kill)?;
+    (run.commands, run.kill_signal) = (Some(heard.commands), Some(heard.kill_signal));
     run.standby = standby;
     if let Some(config) = config.drop_copy() {
         run.compare_with(DropCopyLine::new(config, kernel.now_ns(), kernel.epoch_offset_ns()));
     }
+    run.speaker = SPEAKER.get().cloned();
     let Some(wire) = wire else {
         run.run(|_| stop.is_stopping(), say);
-        tell_counts(&run);
-        return tell_latency(run.gateway.latency(), config);
+        return tell_end(&run, String::new(), config);
     };
     let mut port = WirePort::open(&wire, (run, handle), say)?;
     let counts = port.run(|| stop.is_stopping());
-    tell_counts(port.gateway());
-    println!("  requests: {counts}");
-    tell_latency(port.gateway().gateway.latency(), config)
+    tell_end(port.gateway(), format!("  requests: {counts}\n"), config)
 }
 
 /// The feed, with its servers where there are some.
@@ -297,35 +313,42 @@ fn measurements(section: &LatencyConfig, sockets: Option<&[UdpSocket]>) -> Laten
     latency
 }
 
-fn tell_counts<T: Strategy, S: VenueSession, M: JournalMemory>(run: &Run<T, S, M>) {
-    println!("{}", run.gateway.core().counts());
+/// Prints what was counted and measured, and draws it. Nobody waits long for who reads it.
+fn tell_end<T: Strategy, S: VenueSession, M: JournalMemory>(
+    run: &Run<T, S, M>,
+    requests: String,
+    config: &Config,
+) -> Result<(), Error> {
+    let out = Speaker::start("", io::stdout()).map_err(Error::failed)?;
+    out.write(counts(run) + &requests);
+    let latency = run.gateway.latency();
+    latency.into_iter().for_each(|latency| out.write(format!("{latency}\n")));
+    out.flush(LAST_WORDS);
+    let picture = config.latency.as_ref().and_then(LatencyConfig::picture);
+    let (Some(latency), Some(path)) = (latency, picture) else { return Ok(()) };
+    fs::write(path, latency.picture())
+        .map_err(|error| Error::at("picture", path, error, "check `picture` of [latency]"))
+}
+
+/// What was counted, in lines.
+fn counts<T: Strategy, S: VenueSession, M: JournalMemory>(run: &Run<T, S, M>) -> String {
+    let mut lines = vec![run.gateway.core().counts().to_string()];
     if let Some(lifeless) = run.quotes.as_ref().map(Quotes::lifeless).filter(|count| *count > 0) {
-        println!(
+        lines.push(format!(
             "  quotes: {lifeless} times an instrument stayed stale because the ring does not tell that its channel lives"
-        );
+        ));
     }
     if let Some((feed, _)) = &run.feed {
         let SequenceCounts { delivered, missing, gaps, .. } = feed.counts();
-        println!("  feed: {delivered} messages, {missing} missing in {gaps} gaps");
-        if let Some(counts) = feed.recovery_counts() {
-            println!("  recovery: {counts}");
-        }
+        lines.push(format!("  feed: {delivered} messages, {missing} missing in {gaps} gaps"));
+        lines.extend(feed.recovery_counts().map(|counts| format!("  recovery: {counts}")));
     }
-    if let Some(losses) = run.audit.as_ref().and_then(Audit::losses) {
-        println!("  {losses}");
-    }
+    lines.extend(run.audit.as_ref().and_then(Audit::losses).map(|losses| format!("  {losses}")));
     if let Some((writes, losses)) = run.standby.as_ref().and_then(StandbyLink::mirror_counts) {
-        println!("  mirror: {} WRITEs, {} waits for room, {losses} connections lost", writes.writes, writes.waits);
+        let (waits, writes) = (writes.waits, writes.writes);
+        lines.push(format!("  mirror: {writes} WRITEs, {waits} waits for room, {losses} connections lost"));
     }
-}
-
-/// Prints what was measured, and draws it.
-fn tell_latency(latency: Option<&Latency>, config: &Config) -> Result<(), Error> {
-    let (Some(latency), Some(section)) = (latency, &config.latency) else { return Ok(()) };
-    println!("{latency}");
-    let Some(path) = section.picture() else { return Ok(()) };
-    fs::write(path, latency.picture())
-        .map_err(|error| Error::at("picture", path, error, "check `picture` of [latency]"))
+    lines.join("\n") + "\n"
 }
 
 /// The listener for a standby; `standby` is the one that the journal names.
@@ -395,10 +418,7 @@ fn core<S: VenueSession>(
             Error::at("journal", &config.journal.path, error, way_on)
         })?;
         let RebuildCounts { applied, refused, .. } = rebuild.counts();
-        eprintln!(
-            "order-gateway: replayed the journal {}: {applied} records applied, {refused} refused",
-            journal.path.display()
-        );
+        say(&format!("replayed the journal {}: {applied} records applied, {refused} refused", journal.path.display()));
         return Ok((core, file, rebuild));
     }
     let id = kernel.epoch_offset_ns() ^ u64::from(std::process::id()) << 40;
@@ -413,14 +433,12 @@ fn start_audit(path: &Path) -> Result<Audit, Error> {
     Audit::start(path).map_err(|error| Error::at("audit log", path, error, "check the path of `audit`"))
 }
 
-/// The thread that hears people, and the sentence that says how they reach it.
-fn start_control(config: &Config, limits: &LimitsFile, kill: KillSwitch) -> Result<Receiver<control::Command>, Error> {
+/// The threads that hear people, and the sentence that says how they reach them.
+fn start_control(config: &Config, limits: &LimitsFile, kill: KillSwitch) -> Result<Heard, Error> {
     let (socket, kill_file) = (config.control.clone(), config.kill_file.clone());
     match &socket {
-        Some(path) => {
-            eprintln!("order-gateway: disarmed: `order-gateway tell {} arm` lets orders pass", path.display())
-        }
-        None => eprintln!("order-gateway: disarmed, and nobody can arm it: set `control` in the configuration"),
+        Some(path) => say(&format!("disarmed: `order-gateway tell {} arm` lets orders pass", path.display())),
+        None => say("disarmed, and nobody can arm it: set `control` in the configuration"),
     }
     let path = socket.clone().unwrap_or_default();
     let failed = |error| Error::at("control socket", &path, error, "check the path of `control`");
@@ -429,8 +447,10 @@ fn start_control(config: &Config, limits: &LimitsFile, kill: KillSwitch) -> Resu
         kill_file,
         limits: config.limits.clone(),
         instruments: limits.instruments(),
+        opening_positions: limits.opening_positions().collect(),
         strategies: limits.strategies(),
         has_self_match: config.has_self_match(),
+        speaker: SPEAKER.get().cloned(),
     };
     control::start(config, kill).map_err(failed)
 }
@@ -445,8 +465,7 @@ fn tell(socket: &Path, command: &str) -> Result<(), Error> {
     if answer.is_empty() || answer.starts_with("refused") {
         return Err(Error::failed(if answer.is_empty() { "the gateway gave no answer" } else { answer.trim_end() }));
     }
-    print!("{answer}");
-    Ok(())
+    io::stdout().write_all(answer.as_bytes()).map_err(|error| Error::failed(format!("the output: {error}")))
 }
 
 fn show_journal(path: &Path, reasons: Option<ReasonCodes>) -> Result<(), Error> {

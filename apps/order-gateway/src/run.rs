@@ -12,7 +12,7 @@ use order_entry::journal::JournalMemory;
 use order_entry::session::VenueSession;
 
 use crate::audit::{Audit, Direction};
-use crate::control::Command;
+use crate::control::{Command, KillSignal};
 use crate::core::LineDuty;
 use crate::drop_copy::{Difference, DropCopyLine};
 use crate::feed::Feed;
@@ -20,6 +20,7 @@ use crate::gateway::Gateway;
 use crate::host::{Attempt, Attempted, Host, Stream, is_nothing};
 use crate::latency::Latency;
 use crate::quotes::{News, Quotes};
+use crate::speaker::Speaker;
 use crate::stamps;
 use crate::standby::{PrimaryEvent, StandbyLink};
 use crate::strategy::Strategy;
@@ -90,8 +91,13 @@ pub struct Run<T, S, M> {
     /// The thread that writes the journal to its disk. By default none: then a stop is synced in
     /// the turn, when its cancels have left.
     pub sync: Option<JournalSync>,
+    /// Who writes what is reported, so that the status says what was lost. By default nobody.
+    pub speaker: Option<Speaker>,
     /// What people say. By default nothing.
     pub commands: Option<Receiver<Command>>,
+    /// The signal that is a kill: the thread for it may not have looked before a turn, or before
+    /// the gateway logs out. By default none.
+    pub kill_signal: Option<KillSignal>,
     /// The standby, and whether bytes may leave. By default none.
     pub standby: Option<StandbyLink>,
     /// The drop copy, with which each trade is compared.
@@ -160,7 +166,9 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             quotes: None,
             audit: None,
             sync: None,
+            speaker: None,
             commands: None,
+            kill_signal: None,
             standby: None,
             drop_copy: None,
             epoch_offset_ns: host.epoch_offset_ns(),
@@ -199,6 +207,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     /// One turn over all that a run is made of.
     pub fn turn(&mut self, report: &mut impl FnMut(&str)) -> Turn {
         self.follow_wall_clock(report);
+        self.kill_signal.iter().for_each(KillSignal::look);
         let mut is_busy = self.commands(report);
         if self.hand_over(report) {
             return Turn::HandedOver;
@@ -631,7 +640,9 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             // Whoever asked may have gone.
             Command::Status(answer) => {
                 let mut status = core.status();
-                status.extend(self.audit.as_ref().and_then(Audit::losses).map(|losses| format!("; {losses}")));
+                let losses =
+                    [self.audit.as_ref().and_then(Audit::losses), self.speaker.as_ref().and_then(Speaker::losses)];
+                status.extend(losses.into_iter().flatten().map(|losses| format!("; {losses}")));
                 drop(answer.send(status));
             }
             Command::Disarm => core.disarm(now_ns),

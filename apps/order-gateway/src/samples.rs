@@ -2,8 +2,8 @@
 
 use market::{Price, Side};
 use order_entry::Refusal;
-use order_entry::orders::{Effect, Instructions, OrderEvent, OrderField};
-use order_entry::risk::InstrumentIdx;
+use order_entry::orders::{Effect, Instructions, Order, OrderEvent, OrderField};
+use order_entry::risk::{InstrumentIdx, StrategyIdx};
 use order_entry::session::SendError;
 use order_gateway::{BookEvent, OrderRequest, Orders, Sample, Strategy};
 
@@ -44,12 +44,31 @@ impl Strategy for SampleStrategy {
         }
     }
 
+    fn on_session_open(&mut self, orders: &mut Orders<'_>) {
+        match self {
+            Self::Joiner(joiner) => joiner.on_session_open(orders),
+            Self::Taker(taker) => taker.on_session_open(orders),
+        }
+    }
+
+    fn on_session_closed(&mut self, orders: &mut Orders<'_>) {
+        match self {
+            Self::Joiner(joiner) => joiner.on_session_closed(orders),
+            Self::Taker(taker) => taker.on_session_closed(orders),
+        }
+    }
+
     fn on_timer(&mut self, orders: &mut Orders<'_>) {
         match self {
             Self::Joiner(joiner) => joiner.on_timer(orders),
             Self::Taker(taker) => taker.on_timer(orders),
         }
     }
+}
+
+/// The order of a sample's that lives, of this process or of the one before.
+fn live<'a>(of: InstrumentIdx, orders: &'a Orders<'_>) -> Option<&'a Order> {
+    orders.live().find(|order| order.instrument == of && order.strategy == StrategyIdx(0))
 }
 
 /// Rests one bid at the best bid of the first instrument, and follows it. It never takes, where the
@@ -89,6 +108,13 @@ impl Strategy for Joiner {
         self.id = self.join(book.instrument, bid, orders);
         self.price = bid;
     }
+
+    fn on_session_open(&mut self, orders: &mut Orders<'_>) {
+        let Some(order) = live(InstrumentIdx(0), orders) else { return };
+        // The newest replace decides where it rests, if it was taken.
+        self.price = order.pending_replaces().last().map_or(order.price(), |replace| replace.price);
+        self.id = Some(order.accepted_id());
+    }
 }
 
 /// Buys each instrument at the offer and sells it at the bid, in turn, each time the book has moved
@@ -125,7 +151,7 @@ impl Taker {
         if pace.as_mut().is_some_and(|pace| !pace.passes(orders.now_ns())) {
             return;
         }
-        let qty = if leg.owned > 0 { leg.owned } else { QTY };
+        let qty = if leg.owned > 0 { leg.owned.min(QTY) } else { QTY };
         let instructions = Instructions::IMMEDIATE_OR_CANCEL;
         let request = OrderRequest { instructions, ..OrderRequest::limit(book.instrument, side, qty, price) };
         match orders.send(&request) {
@@ -154,6 +180,15 @@ impl Strategy for Taker {
             };
         }
         self.act(instrument, orders);
+    }
+
+    fn on_session_open(&mut self, orders: &mut Orders<'_>) {
+        for (number, leg) in (0..).zip(&mut self.legs) {
+            let of = InstrumentIdx(number);
+            let position = orders.position(of).unwrap_or(0);
+            leg.owned = u32::try_from(position.max(0)).unwrap_or(u32::MAX);
+            leg.id = live(of, orders).map(Order::accepted_id);
+        }
     }
 
     fn on_timer(&mut self, orders: &mut Orders<'_>) {

@@ -45,6 +45,10 @@ impl BookEvent {
 
 /// A strategy. Every call is on the hot core: it must not allocate, block or call the system. What
 /// it sends passes the risk checks and stands in the journal before a byte of it is written.
+///
+/// Its own memory ends with its process, and its orders and its position do not: a restart, a
+/// standby that takes over and a handover all begin with a new strategy and the journal of before.
+/// Adopt them in [`Strategy::on_session_open`]; a strategy that does not sends its order twice.
 pub trait Strategy {
     /// A book changed.
     fn on_book(&mut self, book: &BookEvent, orders: &mut Orders<'_>);
@@ -54,7 +58,9 @@ pub trait Strategy {
         let _ = (event, orders);
     }
 
-    /// The session takes orders from now on.
+    /// The session takes orders from now on, and the venue has said what it did not process. Take
+    /// over what lives ([`Orders::live`]) and what is owned ([`Orders::position`]) here: they may
+    /// be of the process before, or of trades that the venue tells only now.
     fn on_session_open(&mut self, orders: &mut Orders<'_>) {
         let _ = orders;
     }

@@ -2,6 +2,11 @@
 //! gateway is the program, and its venue does not answer.
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
+#[path = "commands/said.rs"]
+mod said;
+#[path = "commands/threads.rs"]
+mod threads;
+
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::net::Shutdown;
@@ -11,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use order_entry::journal::{Entry, Records, StrategyName};
 use order_entry::risk::StrategyIdx;
@@ -45,21 +50,7 @@ impl Running {
     }
 
     fn begin(directory: TempDir, of_limits: &str) -> Self {
-        let path = |name: &str| directory.path().join(name);
-        let [bounds, control, kill_file, journal] = ["limits", "socket", "KILL", "journal"].map(path);
-        let config = format!(
-            "limits = {bounds:?}\ncontrol = {control:?}\nkill_file = {kill_file:?}\n{VENUE}[journal]\n\
-             path = {journal:?}\nmegabytes = 2\nreserve_megabytes = 1\n"
-        );
-        std::fs::write(path("config"), config).unwrap();
-        std::fs::write(path("limits"), of_limits).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_order-gateway"))
-            .arg("run")
-            .arg(path("config"))
-            .stderr(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child = command(&directory, of_limits).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let (sender, said) = mpsc::channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
@@ -121,15 +112,21 @@ impl Running {
     }
 
     fn wait_for_entry(&self, entry: &Entry) {
-        for _ in 0..500 {
+        assert!(self.has_soon(|found| found == entry), "the journal has no {entry:?}");
+    }
+
+    /// Whether the journal has such an entry, or gets one.
+    fn has_soon(&self, is_it: impl Fn(&Entry) -> bool) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
             let memory = std::fs::read(self.path("journal")).unwrap();
             let mut records = Records::new(&memory).unwrap();
-            if records.any(|record| Entry::decode(record.kind, record.payload).as_ref() == Some(entry)) {
-                return;
+            if records.any(|record| Entry::decode(record.kind, record.payload).as_ref().is_some_and(&is_it)) {
+                return true;
             }
             thread::sleep(Duration::from_millis(5));
         }
-        panic!("the journal has no {entry:?}");
+        false
     }
 }
 
@@ -139,6 +136,21 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The program over files in the directory.
+fn command(directory: &TempDir, of_limits: &str) -> Command {
+    let path = |name: &str| directory.path().join(name);
+    let [bounds, control, kill_file, journal] = ["limits", "socket", "KILL", "journal"].map(path);
+    let config = format!(
+        "limits = {bounds:?}\ncontrol = {control:?}\nkill_file = {kill_file:?}\n{VENUE}[journal]\n\
+         path = {journal:?}\nmegabytes = 2\nreserve_megabytes = 1\n"
+    );
+    std::fs::write(path("config"), config).unwrap();
+    std::fs::write(path("limits"), of_limits).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_order-gateway"));
+    command.arg("run").arg(path("config"));
+    command
 }
 
 fn limits(version: u32, symbol: &str, more: &str) -> String {
@@ -228,6 +240,8 @@ fn reload_takes_newer_limits_of_the_same_instruments_and_strategies_alone() {
     gateway.wait_for_entry(&Entry::Limits { version: 2 });
     write(&limits(3, "OTHER", ""));
     gateway.refuses("reload", "the instruments and their units are others");
+    write(&(limits(3, "ZIEXT", "") + "opening_position = 100\n"));
+    gateway.refuses("reload", "the opening position of ZIEXT is another than at the start: restart instead");
     write(&(limits(3, "ZIEXT", "") + "[[strategies]]\nname = \"joiner\"\n"));
     gateway.refuses("reload", "the strategies are others");
     write(&limits(3, "ZIEXT", "[account]\nvenue_prevents_self_match = true\n"));

@@ -179,7 +179,7 @@ const NODE: [Entry<NodeCounters>; 1] = [("deferred", Unit::Polls, |node| node.de
 const NODE_DROPS: [Entry<NodeCounters>; 2] =
     [("without_headers", Unit::Packets, |node| node.without_headers), ("refused", Unit::Frames, |node| node.refused)];
 
-const QP: [Entry<QpCounters>; 22] = [
+const QP: [Entry<QpCounters>; 23] = [
     ("packets_rx", Unit::Packets, |qp| qp.packets_rx),
     ("packets_tx", Unit::Packets, |qp| qp.packets_tx),
     ("retransmits", Unit::Packets, |qp| qp.retransmits),
@@ -187,6 +187,7 @@ const QP: [Entry<QpCounters>; 22] = [
     ("out_of_sequence", Unit::Packets, |qp| qp.out_of_sequence),
     ("stale_responses", Unit::Packets, |qp| qp.stale_responses),
     ("dropped", Unit::Messages, |qp| qp.dropped),
+    ("access_violations", Unit::Messages, |qp| qp.access_violations),
     ("timeouts", Unit::Events, |qp| qp.timeouts),
     ("implied_naks", Unit::Events, |qp| qp.implied_naks),
     ("rnr_naks_rx", Unit::Packets, |qp| qp.rnr_naks_rx),

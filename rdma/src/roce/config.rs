@@ -40,8 +40,10 @@ pub struct DeviceConfig {
     /// congestion; without congestion nothing is slowed. By default 10,000.
     pub link_mbps: u32,
     /// From what the keys of memory are drawn: two devices of one seed give the same keys in the
-    /// same order. By default 0, with which each device draws a seed that nobody guesses. A key has
-    /// 24 bits at most that a peer must guess, which no seed makes more.
+    /// same order. By default 0, with which each device draws a seed that nobody guesses. Of a
+    /// key's 32 bits some name its place, which is drawn too: as many as `regions` and `windows`
+    /// together need, by default nine. So a peer that knows no key finds one of `n` regions by 2³¹
+    /// / `n` guesses, and one that knows the place by 2²³.
     pub key_seed: u64,
     /// Asynchronous events that wait to be taken. By default 256; where there is no room, one is
     /// counted and dropped, of a connection that was established before any other.

@@ -58,6 +58,9 @@ pub struct QpCounters {
     /// Messages of a service without acknowledgments that were dropped: there was no receive, or a
     /// shorter one, or no right, or a part of the message was missing.
     pub dropped: u64,
+    /// Messages of the peer that reached for memory without the right: a wrong key, range or
+    /// domain. Over a reliable connection the first ends it, over an unreliable one each sixteenth.
+    pub access_violations: u64,
     /// Times that no answer came in time.
     pub timeouts: u64,
     /// Times that an answer was missing before a later one.

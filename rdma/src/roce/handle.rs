@@ -121,6 +121,13 @@ impl<K, T> Table<K, T> {
         Self { slots, free: (0..capacity).collect(), kind: PhantomData }
     }
 
+    /// Has free places used in an order that `draw` draws, by any number for each of them.
+    pub(super) fn shuffle(&mut self, draw: impl Fn(u32) -> u32) {
+        for last in (1..self.free.len()).rev() {
+            self.free.swap(last, draw(last as u32) as usize % (last + 1));
+        }
+    }
+
     /// Puts in what `make` returns for its handle; `None` if the table is full.
     pub(crate) fn insert_with(&mut self, make: impl FnOnce(Handle<K>) -> T) -> Option<Handle<K>> {
         let idx = self.free.pop_front()?;

@@ -100,6 +100,7 @@ pub(super) struct Regions {
     capacity: u32,
     /// Bits of a key for the place.
     place_bits: u32,
+    seed: u64,
     windows: Table<kind::Mw, Window>,
     /// The last eight bits of a window's last key, by its place.
     variants: Box<[u8]>,
@@ -137,9 +138,14 @@ impl Regions {
         let variants = (0..windows).map(|place| draw(seed, place) as u8).collect();
         // From 1 on, so that no key is 0.
         let place_bits = (capacity + windows + 1).next_power_of_two().trailing_zeros();
-        let table = Table::drawn(device, capacity, |place| draw(seed, place));
-        let windows = Table::drawn(device, windows, |place| draw(seed, capacity + place) >> 8);
-        Self { table, capacity, place_bits, windows, variants }
+        let mut table = Table::drawn(device, capacity, |place| draw(seed, place));
+        let mut windows = Table::drawn(device, windows, |place| draw(seed, capacity + place) >> 8);
+        if seed != 0 {
+            // Who knows no key does not know a place in use either. No place has these numbers.
+            table.shuffle(|idx| draw(seed, 1 << 31 | idx));
+            windows.shuffle(|idx| draw(seed, 3 << 30 | idx));
+        }
+        Self { table, capacity, place_bits, seed, windows, variants }
     }
 
     /// ```text
@@ -147,6 +153,18 @@ impl Regions {
     /// ```
     const fn key(&self, place: u32, uses: u32, variant: u8) -> u32 {
         (uses << self.place_bits | (place + 1)) << 8 | variant as u32
+    }
+
+    /// The key of a region: all bits but those of the place are the number of its use, scrambled.
+    fn region_key(&self, handle: MrHandle) -> u32 {
+        let number = scramble(self.seed, handle.idx(), handle.generation(), 32 - self.place_bits);
+        self.key(handle.idx(), number >> 8, number as u8)
+    }
+
+    /// The key of a new window, whose last eight bits its owner counts on.
+    fn window_key(&self, handle: MwHandle, variant: u8) -> u32 {
+        let place = self.capacity + handle.idx();
+        self.key(place, scramble(self.seed, place, handle.generation(), 24 - self.place_bits), variant)
     }
 
     /// The place that a key names: of a region, or behind them of a window.
@@ -169,7 +187,7 @@ impl Regions {
         let len = region.len() as u64;
         let handle = self.table.insert_with(|_| Registered { region, address, pd, access, key: 0 });
         Ok(handle.map(|handle| {
-            let key = self.key(handle.idx(), handle.generation() >> 8, handle.generation() as u8);
+            let key = self.region_key(handle);
             if let Some(registered) = self.table.get_mut(handle) {
                 registered.key = key;
             }
@@ -200,7 +218,7 @@ impl Regions {
         // all of them.
         *variant = variant.wrapping_add(1);
         let variant = *variant;
-        let key = self.key(self.capacity + handle.idx(), handle.generation(), variant);
+        let key = self.window_key(handle, variant);
         self.windows.get_mut(handle)?.key = key;
         Some(Mw { handle, key })
     }
@@ -312,6 +330,28 @@ fn draw(seed: u64, place: u32) -> u32 {
     hasher.finish() as u32
 }
 
+/// The number of a use of a place as its key shows it: of each number below 2^`bits` another one,
+/// so that no key comes again before all have, and who knows one does not know the next. It is the
+/// number itself without a seed. Two halves hash each other, four times (a Feistel network).
+fn scramble(seed: u64, place: u32, number: u32, bits: u32) -> u32 {
+    let mask = |bits: u32| u32::MAX.checked_shr(u32::BITS - bits).unwrap_or(0);
+    let low_bits = bits / 2;
+    let (mut low, mut high) = (number & mask(low_bits), (number & mask(bits)) >> low_bits);
+    let hash = |round: u32, half: u32| {
+        let mut hasher = DefaultHasher::new();
+        (seed, place, round, half).hash(&mut hasher);
+        hasher.finish() as u32
+    };
+    for round in if seed == 0 { 0..0 } else { 0..4 } {
+        if round % 2 == 0 {
+            high ^= hash(round, low) & mask(bits - low_bits);
+        } else {
+            low ^= hash(round, high) & mask(low_bits);
+        }
+    }
+    high << low_bits | low
+}
+
 /// Bytes as requests name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
@@ -391,6 +431,42 @@ mod tests {
         // Of two places of one seed the numbers of uses have nothing in common.
         let uses = |key: u32| (key >> 12, key as u8);
         assert!((1..=100).all(|seed| keys(seed).windows(2).any(|two| uses(two[0]) != uses(two[1]))));
+    }
+
+    #[test]
+    fn number_of_a_use_is_shown_as_another_one_each() {
+        for bits in [0, 1, 2, 9, 16] {
+            let shown: std::collections::HashSet<_> =
+                (0..1 << bits).map(|number| scramble(7, 3, number, bits)).collect();
+            assert_eq!(shown.len(), 1 << bits, "{bits} bits");
+            assert!(shown.iter().all(|shown| shown >> bits == 0), "{bits} bits");
+        }
+        assert_eq!([scramble(0, 3, 77, 23), scramble(0, 3, u32::MAX, 32)], [77, u32::MAX], "without a seed");
+    }
+
+    /// The next key of a place, and the place of the next region, by what who knows one would try.
+    #[test]
+    fn key_says_nothing_of_the_next_one() {
+        let pd = Table::new(1).insert_with(|_| ()).unwrap();
+        let [mut successors, mut neighbors] = [0, 0];
+        for seed in 1..=200 {
+            let mut regions = Regions::new(0, 256, 64, seed);
+            let register = |regions: &mut Regions| {
+                let region = Region::from(&Buffer::zeroed(8));
+                regions.register(pd, region, 0, Access::LOCAL_READ).ok().flatten().unwrap()
+            };
+            let (first, second) = (register(&mut regions), register(&mut regions));
+            neighbors += u32::from(regions.place(first.key) + 1 == regions.place(second.key));
+            regions.deregister(first.handle).unwrap();
+            let again = (0..256).find_map(|_| {
+                let mr = register(&mut regions);
+                regions.deregister(mr.handle).unwrap();
+                (regions.place(mr.key) == regions.place(first.key)).then_some(mr.key)
+            });
+            let again = again.unwrap();
+            successors += u32::from((first.key as u8).wrapping_add(1) == again as u8);
+        }
+        assert!(successors < 20 && neighbors < 20, "{successors} successors, {neighbors} neighbors of 200");
     }
 
     #[test]

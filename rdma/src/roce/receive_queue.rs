@@ -16,6 +16,9 @@ pub(crate) struct ReceiveQueue {
     rest: Box<[ReceiveWqe]>,
     /// Receives that were flushed and whose completions were not polled: they keep their places.
     pub(super) flushed: u32,
+    /// Of a queue pair's: the place of the shared queue that its receives come from, if they do. It
+    /// is here because it fills a line.
+    pub(super) srq: u32,
 }
 
 /// A receive. Its pieces have bytes each; behind the last is one without, if there is room.
@@ -41,7 +44,12 @@ impl ReceiveQueue {
     pub(crate) fn new(depth: u32) -> Self {
         let mask = depth.next_power_of_two() - 1;
         let rest = vec![ReceiveWqe::default(); mask as usize].into();
-        Self { head: 0, tail: 0, depth, mask, first: ReceiveWqe::default(), rest, flushed: 0 }
+        Self { head: 0, tail: 0, depth, mask, first: ReceiveWqe::default(), rest, flushed: 0, srq: 0 }
+    }
+
+    /// For the receive of a shared queue that is in use.
+    pub(super) fn of_shared(srq: u32) -> Self {
+        Self { srq, ..Self::new(1) }
     }
 
     #[inline]

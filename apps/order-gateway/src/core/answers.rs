@@ -5,7 +5,7 @@ use order_entry::journal::{JournalMemory, SessionMark};
 use order_entry::orders::{Alarm, Effect, OrderEvent, VenueEvent, VenueMessage};
 use order_entry::session::{SessionError, SessionEvent, VenueSession};
 
-use super::{Core, Notice};
+use super::{Core, Notice, OrderAlarm};
 use crate::drop_copy::Trade;
 
 /// What a strategy is told of one message.
@@ -74,7 +74,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
                 StrategyEvent::None
             }
             SessionEvent::Message { number, message } => {
-                let was_armed = self.manager.risk().is_armed();
+                let (was_armed, alarms) = (self.manager.risk().is_armed(), self.manager.alarms());
                 let events = self.manager.take(*number, message, now_ns);
                 if was_armed && !self.manager.risk().is_armed() {
                     match self.last_alarm() {
@@ -84,7 +84,9 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
                         _ => (),
                     }
                 }
+                self.notice_unanswered(message, self.manager.alarms() - alarms);
                 for event in &events {
+                    self.notice_alarm(event);
                     self.record_refusal(event);
                     self.book(event, now_ns);
                 }
@@ -112,6 +114,35 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
                 StrategyEvent::None
             }
             _ => StrategyEvent::None,
+        }
+    }
+
+    /// Has a person told what the venue said of an order that should not be.
+    pub(super) fn notice_alarm(&mut self, event: &OrderEvent) {
+        let Some(alarm) = event.outcome.alarm else { return };
+        let order = event.outcome.slot.and_then(|slot| self.manager.orders().get(slot));
+        let symbol = order.and_then(|order| self.instruments.get(order.instrument.0 as usize));
+        let traded = match event.outcome.effect {
+            Effect::Traded { qty, .. } => qty,
+            _ => 0,
+        };
+        let shares = match (alarm, order) {
+            // What earlier fills had too many was told with them.
+            (Alarm::Overfill, Some(order)) => order.cum().saturating_sub(order.qty()).min(traded),
+            _ => traded,
+        };
+        let alarm = OrderAlarm { symbol: symbol.map(|of| of.symbol), shares, ..OrderAlarm::new(alarm, event.id) };
+        self.alarm = Some(alarm);
+        self.notice(Notice::Alarm(alarm));
+    }
+
+    /// Has a person told of orders whose answers are lost, of which there is no event.
+    fn notice_unanswered(&mut self, message: &VenueMessage, alarms: u64) {
+        match message {
+            VenueMessage::AnsweredBelow { .. } if alarms > 0 => self.notice(Notice::Unanswered { orders: alarms }),
+            // The venue has lost its record of the session.
+            VenueMessage::NotProcessed { .. } if alarms > 0 => self.notice(Notice::Gap),
+            _ => (),
         }
     }
 

@@ -12,7 +12,6 @@ mod stopped;
 
 use core::fmt;
 
-use arrayvec::ArrayVec;
 use market::{Side, Symbol};
 use order_entry::journal::{Journal, JournalError, JournalMemory, Killed, Rebuild};
 use order_entry::orders::{Alarm, Effect, OrderKey, OrderTable, TradeTotals, VenueEvent, VenueMessage};
@@ -21,13 +20,14 @@ use order_entry::session::VenueSession;
 use order_entry::{ManagerConfig, OrderEvents, OrderManager};
 
 use self::mass_cancel::MassCancel;
+use self::notice::Notices;
 use self::stopped::StoppedCancels;
 use crate::drop_copy::{Difference, Reconciler, Trade};
 
 pub(crate) use answers::StrategyEvent;
 pub use hang_up::KillLine;
 pub(crate) use hang_up::LineDuty;
-pub use notice::Notice;
+pub use notice::{Notice, OrderAlarm};
 pub use refusal::{RefusalCounts, VenueRefusal};
 
 /// One instrument of the configuration; its position is its number.
@@ -143,8 +143,9 @@ pub struct Core<S, M> {
     killed: Option<Killed>,
     /// What the venue refused last.
     refused: Option<VenueRefusal>,
-    /// What a person was not told yet; with more than it holds, the first ones are.
-    notices: ArrayVec<Notice, 8>,
+    /// The last alarm about an order.
+    alarm: Option<OrderAlarm>,
+    notices: Notices,
     answer_timeout_ns: u64,
     kill_line: KillLine,
     counts: CoreCounts,
@@ -201,7 +202,8 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             stopped: StoppedCancels::NONE,
             killed: None,
             refused: None,
-            notices: ArrayVec::new(),
+            alarm: None,
+            notices: Notices::default(),
             answer_timeout_ns,
             kill_line,
             counts: CoreCounts::default(),
@@ -382,6 +384,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             None => VenueEvent::Busted { exec },
         };
         let events = self.manager.take(0, &VenueMessage::answer(OrderKey::Client(id), event), now_ns);
+        events.iter().for_each(|event| self.notice_alarm(event));
         let is_booked = events.iter().any(|event| event.outcome.effect != Effect::None);
         self.counts.missed += u64::from(is_booked);
         is_booked.then_some(events)
@@ -418,9 +421,10 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         self.mark_numbers(now_ns);
     }
 
-    /// What stopped orders and was not told yet.
+    /// What stopped orders or was an alarm, and was not told yet. Take all of them in each turn: of
+    /// alarms it holds 8, and the number of the others.
     pub fn take_notice(&mut self) -> Option<Notice> {
-        self.notices.pop_at(0)
+        self.notices.pop()
     }
 
     /// The kill switch, where it was thrown and nobody has armed since.
@@ -429,8 +433,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     }
 
     pub(crate) fn notice(&mut self, notice: Notice) {
-        // The first ones name the cause.
-        let _ = self.notices.try_push(notice);
+        self.notices.push(notice);
     }
 
     /// The order states.

@@ -1,12 +1,15 @@
-//! What stopped orders, for a person.
+//! What stopped orders, and what a person must look at.
 
 use core::fmt;
 
+use arrayvec::ArrayVec;
+use market::Symbol;
 use order_entry::journal::{Killed, MessageNumber};
+use order_entry::orders::Alarm;
 
 use crate::text::utc;
 
-/// Why no order passes until a person arms.
+/// Why no order passes until a person arms, or what of an order a person must look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
@@ -37,6 +40,104 @@ pub enum Notice {
         /// How many.
         live: usize,
     },
+    /// The venue said something of an order that should not be.
+    Alarm(OrderAlarm),
+    /// So many orders have no answer, and none will come: their state is not known.
+    Unanswered {
+        /// How many.
+        orders: u64,
+    },
+    /// So many alarms of this turn are not told one by one.
+    MoreAlarms {
+        /// How many.
+        count: u64,
+    },
+}
+
+/// An alarm, and whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OrderAlarm {
+    /// What is wrong.
+    pub alarm: Alarm,
+    /// A client id of the order; 0 where the venue named an id of its own that is not known.
+    pub id: u64,
+    /// The order's instrument; `None` of an order that is not known.
+    pub symbol: Option<Symbol>,
+    /// Shares that traded and should not have; 0 where it is not about shares.
+    pub shares: u32,
+}
+
+impl OrderAlarm {
+    /// One of an order that is not known.
+    pub const fn new(alarm: Alarm, id: u64) -> Self {
+        Self { alarm, id, symbol: None, shares: 0 }
+    }
+}
+
+impl fmt::Display for OrderAlarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { alarm, id, symbol, shares } = self;
+        match id {
+            0 => f.write_str("an order of another id than ours")?,
+            id => write!(f, "order {id}")?,
+        }
+        if let Some(symbol) = symbol {
+            write!(f, " {symbol}")?;
+        }
+        f.write_str(": ")?;
+        match alarm {
+            Alarm::UnknownOrder => f.write_str("the venue has it, and the journal does not: nothing is booked"),
+            Alarm::UnknownExecution => f.write_str(
+                "the venue took back or corrected a trade that the journal does not have: nothing is booked",
+            ),
+            Alarm::FillAfterEnd => write!(f, "the venue filled {shares} behind its end: they are booked"),
+            Alarm::Overfill => write!(f, "the venue filled {shares} beyond its quantity: they are booked"),
+            Alarm::RejectOfLive => f.write_str("the venue rejected it when it was live: it has ended"),
+            Alarm::Revived => f.write_str("it had ended, and lives at the venue: it is live again"),
+            Alarm::Differs => f.write_str("the venue's account of it is not ours"),
+            other => write!(f, "{other:?}"),
+        }?;
+        match symbol {
+            Some(symbol) if matches!(alarm, Alarm::UnknownExecution | Alarm::Differs) => {
+                write!(f, "; no order of {symbol} passes until a person has compared, and says `unblock {symbol}`")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a person was not told yet.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    /// What stopped orders: alarms, which may be many, do not take their room. The first ones name
+    /// the cause.
+    stops: ArrayVec<Notice, 8>,
+    alarms: ArrayVec<Notice, 8>,
+    /// Alarms that found no room.
+    more: u64,
+}
+
+impl Notices {
+    pub(super) fn push(&mut self, notice: Notice) {
+        match notice {
+            Notice::Alarm(_) | Notice::Unanswered { .. } | Notice::Unread { .. } => {
+                self.more += u64::from(self.alarms.try_push(notice).is_err());
+            }
+            // A stop that is not told yet is told once.
+            _ if self.stops.contains(&notice) => (),
+            _ => _ = self.stops.try_push(notice),
+        }
+    }
+
+    /// The next one, those that stopped orders first.
+    pub(super) fn pop(&mut self) -> Option<Notice> {
+        let next = self.stops.pop_at(0).or_else(|| self.alarms.pop_at(0));
+        next.or_else(|| match core::mem::take(&mut self.more) {
+            0 => None,
+            count => Some(Notice::MoreAlarms { count }),
+        })
+    }
 }
 
 impl fmt::Display for Notice {
@@ -69,6 +170,14 @@ impl fmt::Display for Notice {
             }
             Self::UnknownExecution => {
                 f.write_str("the venue took back or corrected a trade of ours that the journal does not have")
+            }
+            // These alone stop no order.
+            Self::Alarm(alarm) => return alarm.fmt(f),
+            Self::Unanswered { orders } => {
+                return write!(f, "{orders} orders have no answer of the venue, and none will come: compare them");
+            }
+            Self::MoreAlarms { count } => {
+                return write!(f, "{count} more alarms came at once: compare all orders with the venue");
             }
         }?;
         f.write_str("; no order passes until a person has compared, and arms")

@@ -1,7 +1,8 @@
 //! How a core is, in a sentence for people.
 
+use market::Symbol;
 use order_entry::journal::{JournalMemory, Killed, NO_NAME};
-use order_entry::risk::StrategyIdx;
+use order_entry::risk::{InstrumentIdx, StrategyIdx};
 use order_entry::session::VenueSession;
 
 use super::Core;
@@ -14,6 +15,13 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             NO_NAME => strategy.0.to_string(),
             name => name.to_string(),
         }
+    }
+
+    /// The instruments of which no order passes until a person has compared.
+    fn blocked(&self) -> impl Iterator<Item = Symbol> {
+        let numbered = (0..).map(InstrumentIdx).zip(&self.instruments);
+        let blocked = numbered.filter(|(instrument, _)| self.manager.orders().is_blocked(*instrument));
+        blocked.map(|(_, instrument)| instrument.symbol)
     }
 
     /// Whether orders pass, what stops them, and what lives. Allocates: for a person who asks.
@@ -39,10 +47,16 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         let refused = self.last_refusal().map_or_else(String::new, |refusal| {
             format!("; {} refused by the venue, the last one {refusal}", counts.refused_by_venue)
         });
+        let alarm = self.alarm.map_or_else(String::new, |alarm| format!(" (the last of an order: {alarm})"));
+        let blocked: Vec<_> = self.blocked().map(|symbol| symbol.to_string()).collect();
+        let blocked = match &blocked[..] {
+            [] => String::new(),
+            symbols => format!("; blocked until compared {}", symbols.join(", ")),
+        };
         let percent = self.journal().percent_used();
         format!(
-            "{gate}{stopped}; session {session}; {live} live orders, {in_doubt} in doubt; {} alarms, {} unread; requests \
-             have used {percent} % of the journal{by_us}{refused}",
+            "{gate}{stopped}{blocked}; session {session}; {live} live orders, {in_doubt} in doubt; {} alarms{alarm}, {} \
+             unread; requests have used {percent} % of the journal{by_us}{refused}",
             counts.alarms, counts.unread
         )
     }

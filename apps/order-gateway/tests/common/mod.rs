@@ -158,14 +158,14 @@ impl Venue {
     }
 
     /// Connects, and lets the login and the account query pass.
-    pub fn connect<M: JournalMemory>(&mut self, gateway: &mut Gateway<Buyer, OuchClient, M>, now_ns: u64) {
+    pub fn connect<T: Strategy, M: JournalMemory>(&mut self, gateway: &mut Gateway<T, OuchClient, M>, now_ns: u64) {
         self.server.connected(now_ns);
         gateway.connected(now_ns).unwrap();
         self.pump(gateway, now_ns);
     }
 
     /// Lets bytes pass both ways until there are none.
-    pub fn pump<M: JournalMemory>(&mut self, gateway: &mut Gateway<Buyer, OuchClient, M>, now_ns: u64) {
+    pub fn pump<T: Strategy, M: JournalMemory>(&mut self, gateway: &mut Gateway<T, OuchClient, M>, now_ns: u64) {
         loop {
             let bytes = gateway.core().to_send().to_vec();
             gateway.core_mut().sent(bytes.len());

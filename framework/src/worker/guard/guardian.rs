@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -69,15 +69,16 @@ pub struct Guardian {
     /// rights as it runs.
     user: Option<u32>,
     watched: Vec<Watched>,
-    /// The files of all rosters that were ever opened, also finished ones.
-    known: Vec<(u64, u64)>,
+    /// The rosters that were opened, also finished ones, while their files have a name. Each stays
+    /// open: a file system may give the inode of a removed file to the next one, a new roster say.
+    known: Vec<((u64, u64), Arc<Rostered>)>,
 }
 
 /// A roster, and the socket on its interface, opened before the last thread leaves that namespace,
 /// or the error.
 #[derive(Debug)]
 struct Watched {
-    roster: Rostered,
+    roster: Arc<Rostered>,
     socket: io::Result<PacketSocket>,
     /// The missing socket was reported.
     is_reported: bool,
@@ -247,14 +248,19 @@ impl Guardian {
         }
         self.watched = watched;
         self.user = user_of_process(self.pid).or(self.user);
-        for roster in Rostered::list_of(&self.directory, self.pid, |user| self.is_believed(user))? {
-            let id = roster.id()?;
+        let rosters = Rostered::list_of(&self.directory, self.pid, |user| self.is_believed(user))?;
+        let listed = rosters.iter().map(Rostered::id).collect::<io::Result<Vec<_>>>()?;
+        let is_watched =
+            |known: &Arc<Rostered>| self.watched.iter().any(|Watched { roster, .. }| Arc::ptr_eq(roster, known));
+        self.known.retain(|(id, roster)| listed.contains(id) || is_watched(roster));
+        for (id, roster) in listed.into_iter().zip(rosters) {
             // Excludes another process that had this pid before.
-            if self.known.contains(&id) || roster.process_started != self.process_started {
+            if self.known.iter().any(|(known, _)| *known == id) || roster.process_started != self.process_started {
                 continue;
             }
             let socket = self.socket(roster.namespace, roster.interface);
-            self.known.push(id);
+            let roster = Arc::new(roster);
+            self.known.push((id, Arc::clone(&roster)));
             self.watched.push(Watched { roster, socket, is_reported: false });
         }
         Ok(())
@@ -296,7 +302,7 @@ impl Watched {
     fn problem_report(&mut self) -> Option<GuardReport> {
         let error = self.socket.as_ref().err().filter(|_| !self.is_reported)?;
         self.is_reported = true;
-        let Rostered { app, pid, interface, .. } = &self.roster;
+        let Rostered { app, pid, interface, .. } = &*self.roster;
         let error = io::Error::new(error.kind(), format!("no frames on interface number {interface}: {error}"));
         Some(GuardReport {
             app: app.clone(),
@@ -707,6 +713,32 @@ mod tests {
         assert_eq!(Guardian::new(directory.path(), &Target::Pid(sleeper.0.id())).unwrap().rosters(), 0);
         let (_roster, _) = sleeper.roster(directory.path());
         assert_eq!(Guardian::new(directory.path(), &Target::Pid(sleeper.0.id())).unwrap().rosters(), 1);
+    }
+
+    /// ext4 gives the inode of a removed file to the next one (tmpfs does not): a program that
+    /// begins anew, or executes another one, is guarded all the same.
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    fn roster_that_has_the_inode_of_a_finished_one_is_taken_up() {
+        if !is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let sleeper = Sleeper::new(&mut sleep());
+        let (first, path) = sleeper.roster(directory.path());
+        let mut guardian = Guardian::new(directory.path(), &Target::Pid(sleeper.0.id())).unwrap();
+        drop(first);
+        fs::remove_file(path).unwrap();
+        guardian.watched.clear();
+        for looks in 0..2 {
+            (0..looks).for_each(|_| guardian.look().unwrap());
+            let (second, path) = sleeper.roster(directory.path());
+            guardian.look().unwrap();
+            assert_eq!(guardian.rosters(), 1, "behind {looks} looks");
+            guardian.watched.clear();
+            drop(second);
+            fs::remove_file(path).unwrap();
+        }
     }
 
     /// A process in another network namespace, a container say, cannot make us send frames in our

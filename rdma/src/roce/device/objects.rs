@@ -208,18 +208,21 @@ impl Device {
         Ok(handle)
     }
 
-    /// Destroys a queue pair; its requests have no completions.
+    /// Destroys a queue pair; its requests have no completions. A receive of its shared queue that
+    /// a message has begun with is the first there again; where that queue is full again, it has a
+    /// completion as flushed.
     ///
     /// # Errors
     /// If there is none.
     pub fn destroy_qp(&mut self, handle: QpHandle) -> Result<(), DeviceError> {
-        let qp = self.qps.remove(handle).ok_or(DeviceError::Unknown("queue pair"))?;
+        let mut qp = self.qps.remove(handle).ok_or(DeviceError::Unknown("queue pair"))?;
+        qp.leave_shared(&mut self.tables);
         self.timers.remove(handle.idx());
         if qp.is_queued {
             self.due.remove(handle.idx());
         }
         self.groups.forget(handle);
-        self.count_users(qp.cqs(), qp.srq(), -1);
+        self.count_users(qp.cqs(), qp.srq(&self.tables), -1);
         Ok(())
     }
 

@@ -394,7 +394,7 @@ impl Qp {
 
     fn enter(&mut self, tables: &mut Tables, to: QpState) {
         match to {
-            QpState::Reset => self.reset(),
+            QpState::Reset => self.reset(tables),
             QpState::Err => {
                 self.enter_error(tables);
                 // Also those that a refusal left: it was in the state ERR already.

@@ -77,14 +77,13 @@ pub(super) struct Qp {
     owes_cnp: bool,
     transport: Transport,
     signals_all: bool,
-    /// Receives come from `srq`.
+    /// Receives come from the shared queue at the place `rq.srq`.
     has_srq: bool,
     settings: Settings,
     /// Its first request begins the lines 1 and 2.
     sq: SendQueue,
     // Not for each packet.
     pacer: Pacer,
-    srq: SrqHandle,
     /// But for its last two numbers, which begin line 7.
     pub(super) counters: QpCounters,
     /// The headers to the peer, from RTR on.
@@ -149,7 +148,6 @@ impl Qp {
             settings: Settings::default(),
             sq: SendQueue::new(options.send_depth),
             pacer: Pacer::default(),
-            srq: options.srq.unwrap_or(SrqHandle::NONE),
             counters: QpCounters::default(),
             template: None,
             timer_at: NEVER,
@@ -159,8 +157,10 @@ impl Qp {
             responder: Responder::default(),
             requester: Requester::default(),
             recv_cq: options.recv_cq,
-            // From a shared queue it holds the one that is in use.
-            rq: ReceiveQueue::new(if options.srq.is_some() { 1 } else { options.recv_depth }),
+            rq: match options.srq {
+                Some(srq) => ReceiveQueue::of_shared(srq.idx()),
+                None => ReceiveQueue::new(options.recv_depth),
+            },
             notifier: Notifier::default(),
         }
     }
@@ -196,10 +196,10 @@ impl Qp {
         [self.send_cq, self.recv_cq]
     }
 
-    /// Where its receives come from, instead of a queue of its own.
+    /// Where its receives come from, instead of a queue of its own. It lives longer than this.
     #[inline]
-    pub(super) fn srq(&self) -> Option<SrqHandle> {
-        self.has_srq.then_some(self.srq)
+    pub(super) fn srq(&self, tables: &Tables) -> Option<SrqHandle> {
+        if self.has_srq { tables.srqs.handle_at(self.rq.srq) } else { None }
     }
 
     #[inline]
@@ -383,7 +383,7 @@ impl Qp {
     }
 
     fn take_shared(&mut self, tables: &mut Tables) -> bool {
-        let Some(handle) = self.srq() else { return false };
+        let Some(handle) = self.srq(tables) else { return false };
         let Some((receive, is_limit)) = tables.srqs.get_mut(handle).and_then(|srq| srq.take()) else { return false };
         if is_limit {
             tables.events.push(Event::SrqLimitReached(handle));
@@ -395,15 +395,27 @@ impl Qp {
     /// Puts the receive of a message that was dropped back to the front of the shared queue: this
     /// queue pair may never get another message. Where the shared queue is full, it waits here.
     #[cold]
-    fn return_shared(&mut self, tables: &mut Tables) {
-        let (Some(handle), Some(receive)) = (self.srq(), self.rq.first().copied()) else { return };
+    pub(super) fn return_shared(&mut self, tables: &mut Tables) {
+        let (Some(handle), Some(receive)) = (self.srq(tables), self.rq.first().copied()) else { return };
         if tables.srqs.get_mut(handle).is_some_and(|srq| srq.queue.put_back(receive)) {
             self.rq.pop();
         }
     }
 
+    /// Gives the receive that a message has begun with back to the shared queue, for good. Where
+    /// that is full again, the receive is flushed: none may vanish.
+    pub(super) fn leave_shared(&mut self, tables: &mut Tables) {
+        self.return_shared(tables);
+        if self.has_srq
+            && let Some(wr_id) = self.rq.pop()
+        {
+            self.flush_receive(tables, wr_id);
+        }
+    }
+
     /// Begins anew: nothing is left of what was queued or under way.
-    fn reset(&mut self) {
+    fn reset(&mut self, tables: &mut Tables) {
+        self.leave_shared(tables);
         self.state = QpState::Reset;
         self.settings = Settings::default();
         self.template = None;

@@ -342,6 +342,7 @@ impl Qp {
     /// the last word, and the queue pair fails. No others come: it takes no packet any more.
     pub(super) fn refuse(&mut self, tables: &mut Tables, psn: Psn, nak: Nak) {
         self.counters.naks_tx[nak as usize] += 1;
+        self.counters.access_violations += u64::from(nak == Nak::RemoteAccess);
         let mut answers = core::mem::take(&mut self.answers);
         answers.acknowledge(psn, Acknowledgment::Nak(nak));
         if self.state != QpState::Err {

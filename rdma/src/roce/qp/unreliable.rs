@@ -11,6 +11,10 @@ use crate::wire::bth::Bth;
 use crate::wire::extended::Deth;
 use crate::wire::packet::Message;
 
+/// Messages without the right to the memory that they name, of which every sixteenth ends a
+/// connection: more than a peer's mistakes, and too few to guess a key.
+const VIOLATIONS: u64 = 16;
+
 impl Qp {
     /// Checks a request that is a datagram, or ought to be none.
     pub(super) fn check_datagram(&self, tables: &Tables, request: &SendRequest<'_>) -> Result<(), PostError> {
@@ -57,12 +61,25 @@ impl Qp {
         match self.execute(tables, bth, message) {
             Ok(()) => {}
             Err(Refusal::Nak(Nak::RemoteOperational, status)) => self.fail_of_own_fault(tables, status),
-            Err(_) => {
+            Err(refusal) => {
                 self.counters.dropped += 1;
                 self.responder.incoming = Incoming::None;
                 self.responder.is_dropping = true;
                 self.return_shared(tables);
+                if matches!(refusal, Refusal::Nak(Nak::RemoteAccess, _)) {
+                    self.count_violation(tables);
+                }
             }
+        }
+    }
+
+    /// A message reached for memory without the right. No answer tells the peer, and it could guess
+    /// keys for ever: too many end the connection.
+    #[cold]
+    fn count_violation(&mut self, tables: &mut Tables) {
+        self.counters.access_violations += 1;
+        if self.counters.access_violations.is_multiple_of(VIOLATIONS) {
+            self.fail_by_peer(tables, Nak::RemoteAccess);
         }
     }
 

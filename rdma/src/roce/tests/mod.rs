@@ -8,6 +8,7 @@ mod late_acks;
 mod malformed;
 mod pair;
 mod rc;
+mod shared;
 mod states;
 mod unreliable;
 mod windows;

@@ -19,7 +19,7 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 /// The steps of an unreliable connection.
-fn connect_uc(end: &mut End, all: &QpAttributes) {
+pub(super) fn connect_uc(end: &mut End, all: &QpAttributes) {
     end.device.connect_qp(end.qp, Transport::Uc, all).unwrap();
 }
 
@@ -119,6 +119,29 @@ fn unreliable_message_without_receive_or_right_is_dropped_and_the_connection_liv
     pair.a.post(3, SendOperation::Send, sge);
     pair.run();
     assert_eq!(pair.b.completions(), [(7, Status::Success)]);
+}
+
+#[test]
+fn sixteenth_message_with_a_wrong_key_ends_an_unreliable_connection() {
+    let mut pair = uc();
+    let (sge, remote) = (pair.a.sge(0, 3000), pair.b.remote(0));
+    pair.a.memory.write(0, &[9; 3000]);
+    pair.b.post_recv(7, 8192, 3000);
+    for number in 1..=17 {
+        let wrong = Remote { rkey: remote.rkey ^ number << 8, ..remote };
+        pair.a.post(number.into(), SendOperation::Write(wrong), sge);
+        pair.run();
+        let expected = if number < 16 { QpState::Rts } else { QpState::Err };
+        let counted = u64::from(number.min(16));
+        assert_eq!((pair.b.state(), pair.b.counters().access_violations), (expected, counted), "WRITE {number}");
+        assert_eq!(pair.b.counters().dropped, counted);
+    }
+    assert_eq!(pair.b.device.next_event(), Some(Event::QpAccessError(pair.b.qp)));
+    assert_eq!(pair.b.completions(), [(7, Status::Flushed)]);
+    pair.a.post(18, SendOperation::Write(remote), sge);
+    pair.run();
+    assert_eq!(pair.b.bytes(0, 3000), [0; 3000], "neither by wrong keys, nor by the right one behind them");
+    assert_eq!(pair.b.device.counters().qp_state, 8, "what is left of the sixteenth, and two messages");
 }
 
 #[test]
@@ -315,7 +338,7 @@ fn packets_to_a_group_never_reach_a_connection() {
 }
 
 /// A pair whose second end takes receives from a shared queue.
-fn shared(transport: Transport) -> Pair {
+pub(super) fn shared(transport: Transport) -> Pair {
     let config = DeviceConfig::default();
     let (mut a, mut b) = (End::with(&config, transport, 0), End::with(&config, transport, 4));
     let (of_a, of_b) = (attributes(1, 2, &b), attributes(2, 1, &a));
