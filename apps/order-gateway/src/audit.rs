@@ -102,9 +102,9 @@ impl Audit {
         (self.lost > 0 || self.has_failed()).then(|| format!("the audit log lacks {} cells{failed}", self.lost))
     }
 
-    /// Whether the log's disk failed: nothing is written since.
+    /// Whether the log's disk failed, or its thread: nothing is written since.
     pub fn has_failed(&self) -> bool {
-        self.has_failed.load(Ordering::Acquire)
+        self.has_failed.load(Ordering::Acquire) || self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 }
 

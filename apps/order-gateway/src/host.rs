@@ -29,6 +29,16 @@ pub trait Stream: Read + Write + fmt::Debug {
         None
     }
 
+    /// Has the machine end the connection where what was written stays unacknowledged for so long:
+    /// it is not sent again later, when somebody else may have taken over.
+    ///
+    /// # Errors
+    ///
+    /// It is sent again as long as the machine does by itself.
+    fn give_up_after(&mut self, _timeout: Duration) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Ends the connection with a reset: what was written and has not left never leaves. A stream
     /// that is dropped is closed, and what waits is still sent.
     ///

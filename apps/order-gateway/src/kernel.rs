@@ -10,11 +10,13 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
-use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
+use rustix::net::sockopt::{
+    set_socket_linger, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, set_tcp_user_timeout,
+};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use wirepath::worker::affinity::spawn_helper;
 
 use crate::error::Error;
+use crate::helper::Helper;
 use crate::host::{Host, Listener, Stream, Waits};
 use crate::stamps;
 
@@ -55,7 +57,7 @@ impl Kernel {
     /// # Errors
     ///
     /// There is no thread.
-    pub fn follow_wall_clock(&self) -> io::Result<()> {
+    pub fn follow_wall_clock(&self) -> io::Result<Helper> {
         let (start, offset_ns) = (self.start, Arc::downgrade(&self.epoch_offset_ns));
         let follow = move || {
             while let Some(offset_ns) = offset_ns.upgrade() {
@@ -67,7 +69,7 @@ impl Kernel {
                 thread::sleep(WALL_CLOCK_PERIOD);
             }
         };
-        spawn_helper(thread::Builder::new().name("wall-clock".into()), follow).map(drop)
+        Helper::start("wall-clock", follow)
     }
 }
 
@@ -146,6 +148,12 @@ impl Stream for TcpStream {
         stamps::take_sent(self)
     }
 
+    fn give_up_after(&mut self, timeout: Duration) -> io::Result<()> {
+        // Zero would be the kernel's own time, of a quarter of an hour.
+        let ms = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX).max(1);
+        Ok(set_tcp_user_timeout(self, ms)?)
+    }
+
     /// A close that lingers for no time resets.
     fn reset(self: Box<Self>) -> io::Result<()> {
         Ok(set_socket_linger(&*self, Some(Duration::ZERO))?)
@@ -173,7 +181,7 @@ impl Listener for Dialer {
     /// A connection that was asked for by an earlier call.
     fn accept(&self) -> Option<Box<dyn Stream>> {
         if !self.is_asked.replace(true) {
-            // Without the thread there is no connection, ever.
+            // Without the thread there is no connection, ever: its `Helper` tells.
             let _ = self.asked.send(());
         }
         let stream = self.streams.try_recv().ok()?;
@@ -189,7 +197,7 @@ impl Listener for Dialer {
 /// # Errors
 ///
 /// There is no thread.
-pub fn dial(address: SocketAddrV4) -> io::Result<Box<dyn Listener>> {
+pub fn dial(address: SocketAddrV4) -> io::Result<(Box<dyn Listener>, Helper)> {
     let (asked, asks) = mpsc::channel();
     let (found, streams) = mpsc::channel();
     let dial = move || {
@@ -205,8 +213,8 @@ pub fn dial(address: SocketAddrV4) -> io::Result<Box<dyn Listener>> {
             }
         }
     };
-    spawn_helper(thread::Builder::new().name("dial".into()), dial)?;
-    Ok(Box::new(Dialer { asked, streams, is_asked: Cell::new(false) }))
+    let helper = Helper::start("dial", dial)?;
+    Ok((Box::new(Dialer { asked, streams, is_asked: Cell::new(false) }), helper))
 }
 
 /// Listens at `address`.
@@ -255,6 +263,8 @@ pub fn stamp_received(lines: &[UdpSocket]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::net::sockopt::tcp_user_timeout;
+
     use super::*;
 
     #[test]
@@ -265,6 +275,16 @@ mod tests {
         assert_eq!(step(offset, 5_000, offset + hour + 5_000, 5_100), Some(offset + hour));
         assert_eq!(step(offset, 5_000, offset - hour + 5_000, 5_100), Some(offset - hour));
         assert_eq!(step(offset, 5_000, offset + hour, 6_000 + READINGS_NS), None, "interrupted, and read again");
+    }
+
+    #[test]
+    fn connection_is_given_up_after_the_time_that_was_said() {
+        let venue = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut stream = TcpStream::connect(venue.local_addr().unwrap()).unwrap();
+        for (timeout, ms) in [(Duration::from_millis(250), 250), (Duration::from_nanos(1), 1)] {
+            stream.give_up_after(timeout).unwrap();
+            assert_eq!(tcp_user_timeout(&stream).unwrap(), ms);
+        }
     }
 
     #[test]

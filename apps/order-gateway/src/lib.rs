@@ -21,6 +21,7 @@ pub mod drop_copy;
 mod error;
 mod feed;
 mod gateway;
+mod helper;
 pub mod host;
 pub mod kernel;
 pub mod latency;
@@ -40,10 +41,13 @@ pub mod wire;
 
 pub use audit::{Audit, AuditCsv, Direction};
 pub use config::{Config, JournalConfig, LatencyConfig, MirrorConfig, Sample, StandbyConfig, VenueClient, VenueConfig};
-pub use core::{Core, CoreConfig, CoreCounts, Instrument, KillLine, Notice, OrderAlarm, RefusalCounts, VenueRefusal};
+pub use core::{
+    Core, CoreConfig, CoreCounts, Instrument, KillLine, LeftBehind, Notice, OrderAlarm, RefusalCounts, VenueRefusal,
+};
 pub use error::Error;
 pub use feed::{Feed, FeedConfig, FeedRecovery, RecoveryCounts};
 pub use gateway::Gateway;
+pub use helper::Helper;
 pub use limits::LimitsFile;
 pub use memory::{MappedFile, SyncPolicy};
 pub use orders::{OrderRequest, Orders};

@@ -30,7 +30,7 @@ use order_gateway::latency::{Latency, Stage};
 use order_gateway::standby::{Followed, MirrorPolicy, Role, StandbyLink, follow, hold, mirror_address, proven};
 use order_gateway::wire::{WireHost, WirePort};
 use order_gateway::{
-    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, FeedRecovery, Gateway, JournalSync,
+    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, FeedRecovery, Gateway, Helper, JournalSync,
     LatencyConfig, LimitsFile, LineConfig, MappedFile, MirrorConfig, Quotes, RdmaPort, Run, Speaker, StandbyConfig,
     Strategy, VenueClient, journal_csv,
 };
@@ -248,7 +248,8 @@ fn trade_by<S: VenueSession>(
             core.arm(kernel.now_ns());
         }
     }
-    let standby = standby_link(config, standby)?;
+    let mut helpers = vec![kernel.follow_wall_clock().map_err(Error::failed)?];
+    let standby = standby_link(config, standby, &mut helpers)?;
     let instruments = limits.instruments();
     let symbols: Vec<_> = instruments.iter().map(|instrument| instrument.symbol).collect();
     let wire = config.wire();
@@ -267,11 +268,10 @@ fn trade_by<S: VenueSession>(
     let handle = machine.handle();
     let host: Box<dyn Host> = if wire.is_some() { Box::new(machine) } else { Box::new(kernel.clone()) };
     let mut run = Run::new(gateway, line, host);
-    kernel.follow_wall_clock().map_err(Error::failed)?;
     run.sync = Some(JournalSync::start(file, config.journal.sync()).map_err(Error::failed)?);
     let has_feed = config.feed().next().is_some();
     if has_feed {
-        run.feed = Some((feed(config, &symbols)?, sockets));
+        run.feed = Some((feed(config, &symbols, &mut helpers)?, sockets));
     }
     let quotes = config.quotes(&symbols).map(|(ring, names)| Quotes::new(&ring, &names));
     run.quotes = quotes.map(|quotes| quotes.with_channels(&config.quote_channels(&symbols)));
@@ -283,6 +283,7 @@ fn trade_by<S: VenueSession>(
         run.compare_with(DropCopyLine::new(config, kernel.now_ns(), kernel.epoch_offset_ns()));
     }
     run.speaker = SPEAKER.get().cloned();
+    run.helpers = helpers;
     let Some(wire) = wire else {
         run.run(|_| stop.is_stopping(), say);
         return tell_end(&run, String::new(), config);
@@ -293,10 +294,13 @@ fn trade_by<S: VenueSession>(
 }
 
 /// The feed, with its servers where there are some.
-fn feed(config: &Config, symbols: &[Symbol]) -> Result<Feed, Error> {
+fn feed(config: &Config, symbols: &[Symbol], helpers: &mut Vec<Helper>) -> Result<Feed, Error> {
     let sizes = FeedConfig::default();
     Ok(match FeedRecovery::start(&config.recovery(), sizes.books).map_err(Error::failed)? {
-        Some(recovery) => Feed::with_recovery(symbols, &sizes, recovery),
+        Some(mut recovery) => {
+            helpers.extend(recovery.take_thread());
+            Feed::with_recovery(symbols, &sizes, recovery)
+        }
         None => Feed::new(symbols, &sizes),
     })
 }
@@ -325,9 +329,17 @@ fn tell_end<T: Strategy, S: VenueSession, M: JournalMemory>(
     latency.into_iter().for_each(|latency| out.write(format!("{latency}\n")));
     out.flush(LAST_WORDS);
     let picture = config.latency.as_ref().and_then(LatencyConfig::picture);
-    let (Some(latency), Some(path)) = (latency, picture) else { return Ok(()) };
-    fs::write(path, latency.picture())
-        .map_err(|error| Error::at("picture", path, error, "check `picture` of [latency]"))
+    if let (Some(latency), Some(path)) = (latency, picture) {
+        fs::write(path, latency.picture())
+            .map_err(|error| Error::at("picture", path, error, "check `picture` of [latency]"))?;
+    }
+    match run.left_behind() {
+        Some(left) if !left.end_with_the_connection => Err(Error::failed(left)),
+        left => {
+            left.iter().for_each(|left| say(&left.to_string()));
+            Ok(())
+        }
+    }
 }
 
 /// What was counted, in lines.
@@ -352,9 +364,9 @@ fn counts<T: Strategy, S: VenueSession, M: JournalMemory>(run: &Run<T, S, M>) ->
 }
 
 /// The listener for a standby; `standby` is the one that the journal names.
-fn standby_link(config: &Config, standby: u64) -> Result<Option<StandbyLink>, Error> {
+fn standby_link(config: &Config, standby: u64, helpers: &mut Vec<Helper>) -> Result<Option<StandbyLink>, Error> {
     if let Some(section) = &config.mirror {
-        return mirror_link(section, standby).map(Some);
+        return mirror_link(section, standby, helpers).map(Some);
     }
     let Some(section) = &config.standby else {
         return if standby == 0 { Ok(None) } else { Err(Error::Failed(NAMED.to_owned())) };
@@ -368,7 +380,7 @@ fn standby_link(config: &Config, standby: u64) -> Result<Option<StandbyLink>, Er
 }
 
 /// The connection to a mirror; `standby` is the one that the journal names.
-fn mirror_link(section: &MirrorConfig, standby: u64) -> Result<StandbyLink, Error> {
+fn mirror_link(section: &MirrorConfig, standby: u64, helpers: &mut Vec<Helper>) -> Result<StandbyLink, Error> {
     let address = section.address.ok_or_else(|| Error::Usage(ADDRESS.to_owned()))?;
     if standby != 0 {
         if section.policy() == MirrorPolicy::GoOn {
@@ -377,7 +389,9 @@ fn mirror_link(section: &MirrorConfig, standby: u64) -> Result<StandbyLink, Erro
         say("waits for the grants of its mirror; where that one has taken over, run this one as the mirror");
     }
     let port = RdmaPort::open(&section.via, section.traffic_class)?;
-    let dialer = proven(dial(address).map_err(Error::failed)?, section.secret()?, Role::MirroredPrimary);
+    let (dialer, helper) = dial(address).map_err(Error::failed)?;
+    helpers.push(helper);
+    let dialer = proven(dialer, section.secret()?, Role::MirroredPrimary);
     StandbyLink::mirrored(dialer, (port, section.policy()), section.lease(), standby)
 }
 

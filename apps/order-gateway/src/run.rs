@@ -13,10 +13,11 @@ use order_entry::session::VenueSession;
 
 use crate::audit::{Audit, Direction};
 use crate::control::{Command, KillSignal};
-use crate::core::LineDuty;
+use crate::core::{LeftBehind, LineDuty};
 use crate::drop_copy::{Difference, DropCopyLine};
 use crate::feed::Feed;
 use crate::gateway::Gateway;
+use crate::helper::Helper;
 use crate::host::{Attempt, Attempted, Host, Stream, is_nothing};
 use crate::latency::Latency;
 use crate::quotes::{News, Quotes};
@@ -24,7 +25,7 @@ use crate::speaker::Speaker;
 use crate::stamps;
 use crate::standby::{PrimaryEvent, StandbyLink};
 use crate::strategy::Strategy;
-use crate::sync::JournalSync;
+use crate::sync::{DiskState, DiskWatch, JournalSync};
 
 /// Bytes of one read.
 const READ_LEN: usize = 64 * 1_024;
@@ -34,20 +35,35 @@ const PACKETS: usize = 64;
 /// may cause a write, and one for the turn's own.
 const STAMPS: usize = 2 * PACKETS + 1;
 /// A Logout leaves within this time, or not at all: a standby acknowledges its record in one round
-/// trip.
+/// trip. So do the cancels of a kill behind which the gateway ends.
 const LEAVE_NS: u64 = 1_000_000_000;
+pub(crate) const LEAVE: Duration = Duration::from_nanos(LEAVE_NS);
 const LEAVE_PAUSE: Duration = Duration::from_millis(1);
 /// A person is told when requests have used so much of the journal.
 const FULL_PERCENT: u64 = 80;
 /// Without a thread for it, a stop is on the disk after this time, whatever still waits for the
 /// line or for the standby.
 const STOP_SYNC_NS: u64 = 1_000_000_000;
+/// The time between two looks at the helpers.
+const HELPERS_NS: u64 = 1_000_000_000;
+/// A gateway that ends waits so long for the disk.
+const LAST_SYNC: Duration = Duration::from_secs(1);
 
 const FENCED: &str = "the standby grants nothing: the venue's connection is closed until it does, or until a person who \
                       knows that it does not run says `alone`";
 
 const DISK: &str = "the journal's disk failed: no order passes until the gateway is started on another disk; compare \
                     with the venue";
+
+const UNSYNCED: &str =
+    "the journal's disk has not answered for a second: after a power cut the journal may lack its end";
+
+const SLOW: &str = "the journal's disk has not answered for a second: a power cut would take all that is newer";
+
+const HANGS: &str = "the journal's disk has not answered for five seconds: no order passes until it does, and a person \
+                     arms; cancels and answers go on";
+
+const ANSWERS: &str = "the journal's disk answers again";
 
 const THROWN: &str = "the kill switch was thrown after `arm` was said: it stays thrown until `arm` is said again";
 
@@ -93,6 +109,8 @@ pub struct Run<T, S, M> {
     pub sync: Option<JournalSync>,
     /// Who writes what is reported, so that the status says what was lost. By default nobody.
     pub speaker: Option<Speaker>,
+    /// Threads without which something is done no more. By default none.
+    pub helpers: Vec<Helper>,
     /// What people say. By default nothing.
     pub commands: Option<Receiver<Command>>,
     /// The signal that is a kill: the thread for it may not have looked before a turn, or before
@@ -112,13 +130,20 @@ pub struct Run<T, S, M> {
     is_line_b_first: bool,
     has_audit_failed: bool,
     has_disk_failed: bool,
+    disk: DiskWatch,
     is_full_told: bool,
+    /// When it is looked next whether helpers live, and those that have ended.
+    helpers_at_ns: u64,
+    ended: Vec<&'static str>,
     /// Something was done since memory and code of an order were last brought into the cache.
     is_cold: bool,
     /// Since when a stop is in the journal that is to be on the disk.
     stopped_ns: Option<u64>,
     /// The kill switch keeps the connection closed, and a person knows it.
     is_hung_up: bool,
+    /// The gateway ends, and its Logout is written.
+    is_logged_out: bool,
+    has_handed_over: bool,
 }
 
 /// What a turn found.
@@ -167,6 +192,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             audit: None,
             sync: None,
             speaker: None,
+            helpers: Vec::new(),
             commands: None,
             kill_signal: None,
             standby: None,
@@ -178,10 +204,15 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             is_line_b_first: false,
             has_audit_failed: false,
             has_disk_failed: false,
+            disk: DiskWatch::default(),
             is_full_told: false,
+            helpers_at_ns: 0,
+            ended: Vec::new(),
             is_cold: false,
             stopped_ns: None,
             is_hung_up: false,
+            is_logged_out: false,
+            has_handed_over: false,
         }
     }
 
@@ -201,7 +232,12 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                 _ => (),
             }
         }
-        self.log_out();
+        self.log_out(&mut report);
+    }
+
+    /// The orders that a gateway leaves at the venue when it ends; none where a standby has them.
+    pub fn left_behind(&self) -> Option<LeftBehind> {
+        self.gateway.core().left_behind().filter(|_| !self.has_handed_over)
     }
 
     /// One turn over all that a run is made of.
@@ -214,6 +250,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         }
         self.check_disk(report);
         self.check_room(report);
+        self.check_helpers(report);
         self.reconcile(report);
         if let Some(notice) = self.feed.as_mut().and_then(|(feed, _)| feed.take_notice()) {
             report(&notice);
@@ -270,19 +307,29 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     }
 
     /// A disk that takes the journal no more stops orders, also those that a person arms later:
-    /// what is sent would be in no journal after a power cut.
+    /// what is sent would be in no journal after a power cut. So does one that hangs, while it does.
     fn check_disk(&mut self, report: &mut impl FnMut(&str)) {
         let core = self.gateway.core_mut();
         let has_failed = core.has_disk_failed() || self.sync.as_ref().is_some_and(JournalSync::has_failed);
-        if !has_failed {
+        if has_failed {
+            if core.risk().is_armed() {
+                core.disarm(self.host.now_ns());
+                self.has_disk_failed = false;
+            }
+            if !core::mem::replace(&mut self.has_disk_failed, true) {
+                report(DISK);
+            }
             return;
         }
-        if core.risk().is_armed() {
-            core.disarm(self.host.now_ns());
-            self.has_disk_failed = false;
+        let Some(sync) = &self.sync else { return };
+        match self.disk.look(sync, || self.host.now_ns()) {
+            Some(DiskState::Slow) => report(SLOW),
+            Some(DiskState::Answers) => report(ANSWERS),
+            Some(DiskState::Hangs) | None => (),
         }
-        if !core::mem::replace(&mut self.has_disk_failed, true) {
-            report(DISK);
+        if self.disk.hangs() && core.risk().is_armed() {
+            core.disarm(self.host.now_ns());
+            report(HANGS);
         }
     }
 
@@ -294,6 +341,23 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             report(&format!(
                 "requests have used {FULL_PERCENT} % of the journal's room for them: behind the last no order passes, while \
                  answers and cancels do; begin another journal, with more `megabytes`, when no order lives"
+            ));
+        }
+    }
+
+    /// Says once of each helper that it has ended.
+    fn check_helpers(&mut self, report: &mut impl FnMut(&str)) {
+        let now_ns = self.host.now_ns();
+        if now_ns < self.helpers_at_ns {
+            return;
+        }
+        self.helpers_at_ns = now_ns.saturating_add(HELPERS_NS);
+        for helper in self.helpers.extract_if(.., |helper| helper.has_ended()) {
+            let name = helper.name();
+            self.ended.push(name);
+            report(&format!(
+                "the thread `{name}` has ended by a defect, and what it does is done no more: start the gateway again \
+                 when that is missed"
             ));
         }
     }
@@ -473,6 +537,11 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                         latency.line_opened(stream.stamp_sent());
                     }
                     report(&format!("connected to {address}"));
+                    if let Some(lease) = self.standby.as_ref().and_then(StandbyLink::resent_for)
+                        && let Err(error) = stream.give_up_after(lease)
+                    {
+                        report(&format!("the connection may send again what is older than a grant: {error}"));
+                    }
                     connection.stream = Some(stream);
                 }
                 Err(error) => report(&error.to_string()),
@@ -495,18 +564,65 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         }
     }
 
-    /// Asks the venue to close, and sends what can be sent at once. A standby has the record of the
-    /// Logout first, for which this waits a second at most.
-    pub fn log_out(&mut self) {
-        let now_ns = self.host.now_ns();
-        self.gateway.core_mut().log_out(now_ns);
-        let until = Instant::now() + Duration::from_nanos(LEAVE_NS);
-        let mut may_send = self.send().is_ok() && self.standby.is_some();
-        while may_send && self.connection.stream.is_some() && !self.gateway.core().to_send().is_empty() {
+    /// Ends: obeys a kill that has come since the last turn, asks the venue to close, and has the
+    /// journal on the disk. A standby has the record of what leaves first. For each of the two this
+    /// waits a second at most.
+    pub fn log_out(&mut self, report: &mut impl FnMut(&str)) {
+        let until = Instant::now() + LEAVE;
+        while self.go_on_leaving(report) && Instant::now() < until {
             thread::sleep(LEAVE_PAUSE);
-            may_send = self.follow(&mut |_: &str| ()) && self.send().is_ok() && Instant::now() < until;
         }
+        self.end_leaving();
+        self.settle(report);
+    }
+
+    /// Writes what is to leave before the end: the cancels of a kill, and behind them the Logout.
+    /// Whether some of it still waits.
+    pub(crate) fn go_on_leaving(&mut self, report: &mut impl FnMut(&str)) -> bool {
+        // By now the standby has the orders.
+        if self.has_handed_over || !self.follow(report) {
+            return false;
+        }
+        let now_ns = self.host.now_ns();
+        if !self.is_logged_out {
+            self.kill_signal.iter().for_each(KillSignal::look);
+            self.gateway.core_mut().poll(now_ns);
+        }
+        if self.connection.stream.is_none() {
+            return false;
+        }
+        let core = self.gateway.core_mut();
+        if !self.is_logged_out && !core.has_cancels_due() {
+            core.log_out(now_ns);
+            self.is_logged_out = true;
+        }
+        self.send().is_ok() && !(self.is_logged_out && self.gateway.core().to_send().is_empty())
+    }
+
+    /// Closes the connection. A kill that came behind the Logout is in the journal, for the next
+    /// start.
+    pub(crate) fn end_leaving(&mut self) {
+        let now_ns = self.host.now_ns();
         self.hang_up(now_ns);
+        if !self.has_handed_over {
+            self.kill_signal.iter().for_each(KillSignal::look);
+            self.gateway.core_mut().poll(now_ns);
+        }
+    }
+
+    /// Has the end of the journal on the disk, and lets the standby go.
+    pub(crate) fn settle(&mut self, report: &mut impl FnMut(&str)) {
+        let core = self.gateway.core_mut();
+        match &self.sync {
+            Some(sync) => {
+                core.take_sync_due();
+                if !sync.wait(LAST_SYNC) {
+                    report(if sync.has_failed() { DISK } else { UNSYNCED });
+                }
+            }
+            None if core.is_sync_due() => core.sync(self.host.now_ns()),
+            None => (),
+        }
         self.standby.iter_mut().for_each(StandbyLink::leave);
     }
 
@@ -640,9 +756,13 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             // Whoever asked may have gone.
             Command::Status(answer) => {
                 let mut status = core.status();
-                let losses =
-                    [self.audit.as_ref().and_then(Audit::losses), self.speaker.as_ref().and_then(Speaker::losses)];
-                status.extend(losses.into_iter().flatten().map(|losses| format!("; {losses}")));
+                let troubles = [
+                    self.disk.words(now_ns),
+                    self.audit.as_ref().and_then(Audit::losses),
+                    self.speaker.as_ref().and_then(Speaker::losses),
+                ];
+                status.extend(troubles.into_iter().flatten().map(|trouble| format!("; {trouble}")));
+                status.extend(self.ended.iter().map(|name| format!("; the thread `{name}` has ended")));
                 drop(answer.send(status));
             }
             Command::Disarm => core.disarm(now_ns),
@@ -695,7 +815,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         if handed == Some(false) {
             report(NOBODY);
         }
-        handed == Some(true)
+        self.has_handed_over = handed == Some(true);
+        self.has_handed_over
     }
 }
 

@@ -3,16 +3,22 @@
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wirepath::worker::affinity::spawn_helper;
 
 use crate::memory::SyncPolicy;
 
+/// A disk that has not answered for so long is told, and then stops orders.
+const SLOW_NS: u64 = 1_000_000_000;
+const HANGS_NS: u64 = 5 * SLOW_NS;
+
 /// The time between two syncs: what a power cut takes at most.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often who waits for a sync looks for its end.
+const WAIT_PAUSE: Duration = Duration::from_millis(1);
 
 /// The hot core's end. The thread lives as long as the process, or until the disk fails: what the
 /// kernel could not write it takes for written from then on, so a later sync says nothing.
@@ -25,8 +31,20 @@ pub struct JournalSync {
 #[derive(Debug, Default)]
 struct Shared {
     has_failed: AtomicBool,
+    /// Syncs that were begun, and those of them that have ended.
+    begun: AtomicU64,
+    done: AtomicU64,
     /// Somebody has asked since the last sync began.
     is_due: AtomicBool,
+}
+
+/// Without its thread nothing is written, whatever it ended by.
+struct Failed(Arc<Shared>);
+
+impl Drop for Failed {
+    fn drop(&mut self) {
+        self.0.has_failed.store(true, Ordering::Release);
+    }
 }
 
 impl JournalSync {
@@ -37,20 +55,35 @@ impl JournalSync {
     ///
     /// There is no thread.
     pub fn start(file: File, policy: SyncPolicy) -> io::Result<Self> {
+        Self::start_with(move || file.sync_data(), policy)
+    }
+
+    /// The same with another disk: `sync` returns when all that is in the journal is there.
+    ///
+    /// # Errors
+    ///
+    /// There is no thread.
+    pub fn start_with(
+        mut sync: impl FnMut() -> io::Result<()> + Send + 'static,
+        policy: SyncPolicy,
+    ) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         let is_timed = policy == SyncPolicy::Timed;
-        let sync = move || {
+        let again_and_again = move || {
+            let _failed = Failed(Arc::clone(&theirs));
             loop {
-                let is_due = theirs.is_due.swap(false, Ordering::AcqRel) || is_timed;
-                if is_due && file.sync_data().is_err() {
-                    break;
+                if theirs.is_due.swap(false, Ordering::AcqRel) || is_timed {
+                    theirs.begun.fetch_add(1, Ordering::AcqRel);
+                    if sync().is_err() {
+                        break;
+                    }
+                    theirs.done.fetch_add(1, Ordering::AcqRel);
                 }
                 if is_timed { thread::park_timeout(PAUSE) } else { thread::park() }
             }
-            theirs.has_failed.store(true, Ordering::Release);
         };
-        let thread = spawn_helper(thread::Builder::new().name("sync".into()), sync)?.thread().clone();
+        let thread = spawn_helper(thread::Builder::new().name("sync".into()), again_and_again)?.thread().clone();
         Ok(Self { shared, thread })
     }
 
@@ -61,8 +94,84 @@ impl JournalSync {
         self.thread.unpark();
     }
 
+    /// Has all that is in the journal on the disk, and waits so long for it. Whether it is there.
+    pub fn wait(&self, within: Duration) -> bool {
+        let end = Instant::now() + within;
+        // One that is under way may have begun before the last record.
+        let sync = self.shared.begun.load(Ordering::Acquire) + 1;
+        self.request();
+        loop {
+            match self.shared.done.load(Ordering::Acquire) >= sync {
+                true => return true,
+                false if self.has_failed() || Instant::now() >= end => return false,
+                false => thread::sleep(WAIT_PAUSE),
+            }
+        }
+    }
+
+    /// The sync that is under way, by its number. Two loads.
+    fn under_way(&self) -> Option<u64> {
+        let done = self.shared.done.load(Ordering::Acquire);
+        let begun = self.shared.begun.load(Ordering::Acquire);
+        (begun > done).then_some(begun)
+    }
+
     /// Whether the disk failed: nothing is written since. One load.
     pub fn has_failed(&self) -> bool {
         self.shared.has_failed.load(Ordering::Acquire)
+    }
+}
+
+/// How long a disk takes, by the clock of who looks at it in each turn.
+#[derive(Debug, Default)]
+pub(crate) struct DiskWatch {
+    /// The sync that is under way, and when a turn saw it first.
+    waits_for: Option<(u64, u64)>,
+    state: DiskState,
+}
+
+/// How a disk is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum DiskState {
+    /// It answers.
+    #[default]
+    Answers,
+    /// It has not answered for a second.
+    Slow,
+    /// It has not answered for five seconds.
+    Hangs,
+}
+
+impl DiskWatch {
+    /// How the disk is, where it is another way than at the last look.
+    pub(crate) fn look(&mut self, sync: &JournalSync, clock: impl Fn() -> u64) -> Option<DiskState> {
+        let Some(number) = sync.under_way() else {
+            self.waits_for = None;
+            return self.set(DiskState::Answers);
+        };
+        let now_ns = clock();
+        let since_ns = self.waits_for.filter(|(before, _)| *before == number).map_or(now_ns, |(_, since_ns)| since_ns);
+        self.waits_for = Some((number, since_ns));
+        self.set(match now_ns.saturating_sub(since_ns) {
+            HANGS_NS.. => DiskState::Hangs,
+            SLOW_NS.. => DiskState::Slow,
+            _ => DiskState::Answers,
+        })
+    }
+
+    fn set(&mut self, state: DiskState) -> Option<DiskState> {
+        (core::mem::replace(&mut self.state, state) != state).then_some(state)
+    }
+
+    /// Whether it has not answered for so long that orders stop.
+    pub(crate) fn hangs(&self) -> bool {
+        self.state == DiskState::Hangs
+    }
+
+    /// What people hear who ask.
+    pub(crate) fn words(&self, now_ns: u64) -> Option<String> {
+        let (_, since_ns) = self.waits_for.filter(|_| self.state != DiskState::Answers)?;
+        let ms = now_ns.saturating_sub(since_ns) / 1_000_000;
+        Some(format!("the journal's disk has not answered for {ms} ms"))
     }
 }

@@ -2,6 +2,9 @@
 //! gateway is the program, and its venue does not answer.
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
+mod common;
+#[path = "commands/end.rs"]
+mod end;
 #[path = "commands/said.rs"]
 mod said;
 #[path = "commands/threads.rs"]
@@ -51,10 +54,14 @@ impl Running {
 
     fn begin(directory: TempDir, of_limits: &str) -> Self {
         let mut child = command(&directory, of_limits).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let (sender, said) = mpsc::channel();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let said = said_by(&mut child);
         Self { child, said, directory }
+    }
+
+    /// Another program runs over the files.
+    fn again(&mut self) {
+        self.child = program(&self.directory).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        self.said = said_by(&mut self.child);
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -138,6 +145,14 @@ impl Drop for Running {
     }
 }
 
+/// Each line of its standard error.
+fn said_by(child: &mut Child) -> Receiver<String> {
+    let (sender, said) = mpsc::channel();
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    said
+}
+
 /// The program over files in the directory.
 fn command(directory: &TempDir, of_limits: &str) -> Command {
     let path = |name: &str| directory.path().join(name);
@@ -148,8 +163,12 @@ fn command(directory: &TempDir, of_limits: &str) -> Command {
     );
     std::fs::write(path("config"), config).unwrap();
     std::fs::write(path("limits"), of_limits).unwrap();
+    program(directory)
+}
+
+fn program(directory: &TempDir) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_order-gateway"));
-    command.arg("run").arg(path("config"));
+    command.arg("run").arg(directory.path().join("config"));
     command
 }
 

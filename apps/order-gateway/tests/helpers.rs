@@ -35,7 +35,7 @@ fn helpers_have_no_real_time_policy_of_the_thread_that_starts_them() {
     let _heard = control::start(config, KillSwitch::new()).unwrap();
     let _dialer = dial("127.0.0.1:1".parse().unwrap()).unwrap();
     let kernel = Kernel::start();
-    kernel.follow_wall_clock().unwrap();
+    let _wall_clock = kernel.follow_wall_clock().unwrap();
     for name in ["audit", "sync", "signals", "kill-file", "control", "speaker", "dial", "wall-clock"] {
         assert_eq!(policy_of(&thread_of(name)), OTHER, "{name}");
     }

@@ -166,7 +166,10 @@ impl Listener for Waiting {
 
 /// A venue that says nothing, and counts the bytes that it gets.
 #[derive(Debug)]
-struct Venue(Rc<Cell<usize>>);
+struct Venue {
+    left: Rc<Cell<usize>>,
+    given_up_after: Rc<Cell<Option<Duration>>>,
+}
 
 impl Read for Venue {
     fn read(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
@@ -176,7 +179,7 @@ impl Read for Venue {
 
 impl Write for Venue {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.set(self.0.get() + bytes.len());
+        self.left.set(self.left.get() + bytes.len());
         Ok(bytes.len())
     }
 
@@ -186,6 +189,11 @@ impl Write for Venue {
 }
 
 impl Stream for Venue {
+    fn give_up_after(&mut self, timeout: Duration) -> io::Result<()> {
+        self.given_up_after.set(Some(timeout));
+        Ok(())
+    }
+
     fn reset(self: Box<Self>) -> io::Result<()> {
         Ok(())
     }
@@ -198,6 +206,7 @@ struct Machine {
     /// How long the turn has been going on.
     stall_ns: Rc<Cell<u64>>,
     left: Rc<Cell<usize>>,
+    given_up_after: Rc<Cell<Option<Duration>>>,
 }
 
 impl Host for Machine {
@@ -214,7 +223,8 @@ impl Host for Machine {
     }
 
     fn connect(&self, _to: SocketAddrV4, _waits: Waits) -> io::Result<Box<dyn Stream>> {
-        Ok(Box::new(Venue(self.left.clone())))
+        let (left, given_up_after) = (self.left.clone(), self.given_up_after.clone());
+        Ok(Box::new(Venue { left, given_up_after }))
     }
 }
 
@@ -276,6 +286,7 @@ struct World {
     stall_ns: Rc<Cell<u64>>,
     waiting: Waiting,
     commands: Sender<Command>,
+    given_up_after: Rc<Cell<Option<Duration>>>,
 }
 
 impl World {
@@ -323,11 +334,17 @@ impl World {
         let (clock, waiting, (commands, receiver)) = (Rc::new(Cell::new(SECOND)), Waiting::default(), channel());
         let line = LineConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
         let stall_ns = Rc::new(Cell::new(0));
-        let machine = Machine { clock: clock.clone(), stall_ns: stall_ns.clone(), left: left.clone() };
+        let given_up_after = Rc::new(Cell::new(None));
+        let machine = Machine {
+            clock: clock.clone(),
+            stall_ns: stall_ns.clone(),
+            left: left.clone(),
+            given_up_after: given_up_after.clone(),
+        };
         let mut run = Run::new(Gateway::new(Buyer::default(), core), line, Box::new(machine));
         run.commands = Some(receiver);
         run.standby = Some(StandbyLink::new(Box::new(waiting.clone()), Duration::from_nanos(LEASE_NS), 0));
-        Self { run, kill, fails, at_sync, left, clock, stall_ns, waiting, commands }
+        Self { run, kill, fails, at_sync, left, clock, stall_ns, waiting, commands, given_up_after }
     }
 
     /// One turn a while later, and what it says.
@@ -529,7 +546,7 @@ fn logout_of_the_kill_switch_leaves_when_the_standby_has_its_record() {
 #[test]
 fn logout_of_a_gateway_that_ends_leaves_when_the_standby_has_its_record() {
     let (mut world, _standby) = World::followed(1 << 16);
-    world.run.log_out();
+    world.run.log_out(&mut |_: &str| ());
     assert_eq!(world.run.gateway.core().session().left, b"logout");
 }
 
@@ -598,4 +615,12 @@ fn order_of_a_turn_that_outlasts_the_lease_does_not_leave() {
         (0..3).for_each(|_| drop(world.turn(0)));
         assert_eq!(world.left.get() > 0, leaves, "a turn of {stall_ns} ns");
     }
+}
+
+/// The kernel would send again by itself what the venue has not acknowledged, for a quarter of an
+/// hour.
+#[test]
+fn what_the_venue_does_not_acknowledge_is_sent_again_for_a_lease_and_no_longer() {
+    let (world, _standby) = World::followed(1 << 16);
+    assert_eq!(world.given_up_after.get(), Some(Duration::from_nanos(LEASE_NS)));
 }

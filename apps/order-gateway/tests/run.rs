@@ -37,8 +37,8 @@ use order_gateway::host::{Host, Listener, Stream, Waits};
 use order_gateway::kernel::Kernel;
 use order_gateway::standby::StandbyLink;
 use order_gateway::{
-    BookEvent, Core, Feed, FeedConfig, Gateway, JournalSync, LineConfig, OrderRequest, Orders, Quotes, Run, Strategy,
-    SyncPolicy,
+    BookEvent, Core, Feed, FeedConfig, Gateway, Helper, JournalSync, LineConfig, OrderRequest, Orders, Quotes, Run,
+    Strategy, SyncPolicy,
 };
 
 /// Its time is what a test says.
@@ -132,6 +132,70 @@ fn disk_that_fails_behind_orders_stops_them_and_no_person_arms_again() {
     }
     let is_disarmed = |refusal: &Refusal| matches!(refusal, Refusal::Risk(it) if it.limit == Limit::Disarmed);
     assert!(run.gateway.strategy().refusals.len() == 2 && run.gateway.strategy().refusals.iter().all(is_disarmed));
+}
+
+/// A sync of its disk ends when the test lets it.
+#[test]
+fn disk_that_hangs_is_told_after_a_second_and_stops_orders_after_five_until_it_answers() {
+    let ((mut run, clock), (sender, receiver)) = (run(&KillSwitch::new(), Buyer::default()), channel());
+    let (go_on, ends) = channel::<()>();
+    let (begins, begun) = channel();
+    let sync = move || {
+        begins.send(()).map_err(io::Error::other)?;
+        ends.recv().map_err(io::Error::other)
+    };
+    run.sync = Some(JournalSync::start_with(sync, SyncPolicy::Off).unwrap());
+    run.commands = Some(receiver);
+    run.gateway.core_mut().arm(SECOND);
+    run.sync.as_ref().unwrap().request();
+    begun.recv().unwrap();
+    let mut at = |ms: u64| {
+        clock.set(10 * SECOND + ms * 1_000_000);
+        (turn(&mut run).join("; "), run.gateway.core().risk().is_armed())
+    };
+    assert_eq!(at(0), (String::new(), true));
+    assert_eq!(at(999), (String::new(), true));
+    let (said, is_armed) = at(1_000);
+    assert!(said.contains("has not answered for a second") && is_armed, "{said}");
+    assert_eq!(at(4_999), (String::new(), true), "said once");
+    let (said, is_armed) = at(5_000);
+    assert!(said.contains("no order passes until it does") && !is_armed, "{said}");
+    let (answers, answer) = channel();
+    sender.send(Command::Status(answers)).unwrap();
+    at(6_000);
+    assert!(answer.recv().unwrap().contains("; the journal's disk has not answered for 6000 ms"));
+    sender.send(Command::Arm(0)).unwrap();
+    let (said, is_armed) = at(7_000);
+    // The command is heard before the disk is looked at.
+    assert!(said.contains("no order passes until it does") && !is_armed, "{said}");
+    go_on.send(()).unwrap();
+    let mut said = String::new();
+    while said.is_empty() {
+        said = at(8_000).0;
+    }
+    assert_eq!(said, "the journal's disk answers again");
+    sender.send(Command::Arm(0)).unwrap();
+    assert_eq!(at(9_000), (String::new(), true));
+}
+
+#[test]
+fn thread_that_ends_is_told_once_and_is_in_the_status() {
+    let ((mut run, clock), (sender, receiver)) = (run(&KillSwitch::new(), Buyer::default()), channel());
+    let (go_on, goes_on) = channel::<()>();
+    let lives = Helper::start("lives", move || _ = goes_on.recv()).unwrap();
+    let ends = Helper::start("ends", || ()).unwrap();
+    while !ends.has_ended() {
+        thread::yield_now();
+    }
+    (run.helpers, run.commands) = (vec![lives, ends], Some(receiver));
+    let said = turn(&mut run).concat();
+    assert!(said.contains("the thread `ends` has ended") && !said.contains("lives"), "{said}");
+    clock.set(9 * SECOND);
+    let (answers, answer) = channel();
+    sender.send(Command::Status(answers)).unwrap();
+    assert_eq!(turn(&mut run).concat(), "");
+    assert!(answer.recv().unwrap().contains("; the thread `ends` has ended"));
+    drop(go_on);
 }
 
 /// Buys a second after a book, and keeps the answer.

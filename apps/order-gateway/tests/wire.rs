@@ -17,8 +17,9 @@ use market::{Capacity, Locate, Price};
 use order_entry::journal::Journal;
 use order_entry::ouch::OuchClient;
 use order_entry::risk::KillSwitch;
-use order_gateway::host::{Host, Stream, Waits};
+use order_gateway::host::{Host, Listener, Stream, Waits};
 use order_gateway::latency::{Arrival, IDLE_NS, Latency, Stage};
+use order_gateway::standby::StandbyLink;
 use order_gateway::wire::{WireCounts, WireGateway, WireHost, consumer};
 use order_gateway::{Core, CoreConfig, Feed, FeedConfig, Gateway, KillLine, LineConfig, Run};
 use wirepath::counters::Block;
@@ -357,9 +358,62 @@ fn order_that_tcp_does_not_take_is_not_counted_as_sent() {
 fn gateway_that_has_logged_out_calls_no_more_and_hears_no_tick() {
     let mut both = Both::new(&KillSwitch::new());
     both.near.with_app(both.now, |app, cx| app.gateway.log_out(cx));
-    both.turns(10);
+    // The venue delays its acknowledgment for a millisecond.
+    both.turns(200);
     assert!(both.far.app().connection.is_none());
     both.tick(10_000);
     both.pass(Duration::from_secs(9));
     assert_eq!((both.far.app().connections, both.orders()), (1, vec![]));
+}
+
+#[test]
+fn kill_behind_the_last_turn_is_obeyed_before_the_logout_over_wirepaths_tcp_too() {
+    let kill = KillSwitch::new();
+    let mut both = Both::new(&kill);
+    both.tick(10_000);
+    both.turns(4);
+    kill.throw();
+    both.near.with_app(both.now, |app, cx| app.gateway.log_out(cx));
+    assert!(!both.near.app().gateway.is_closed(), "the venue has acknowledged nothing");
+    both.turns(10);
+    assert_eq!(both.far.app().venue.mass_cancels, 1);
+    assert!(both.near.app().gateway.is_closed() && both.far.app().connection.is_none());
+}
+
+#[test]
+fn gateway_that_logs_out_waits_no_longer_than_it_is_polled_for_a_venue_that_acknowledges_nothing() {
+    let mut both = Both::new(&KillSwitch::new());
+    both.near.with_app(both.now, |app, cx| app.gateway.log_out(cx));
+    (0..10).for_each(|_| both.turn_near());
+    assert!(!both.near.app().gateway.is_closed());
+    both.near.with_app(both.now, |app, cx| app.gateway.end_leaving(cx));
+    assert!(both.near.app().gateway.is_closed());
+}
+
+/// Nobody is the standby.
+#[derive(Debug)]
+struct Nobody;
+
+impl Listener for Nobody {
+    fn accept(&self) -> Option<Box<dyn Stream>> {
+        None
+    }
+}
+
+#[test]
+fn connection_of_a_gateway_with_a_standby_is_given_up_where_the_venue_acknowledges_nothing_for_a_lease() {
+    let mut both = Both::new(&KillSwitch::new());
+    let of = |both: &mut Both| {
+        let connection = both.near.app().connection.unwrap();
+        both.near.with_app(both.now, |_, cx| cx.tcp().options(connection)).unwrap().user_timeout
+    };
+    assert_eq!(of(&mut both), None);
+    let lease = std::time::Duration::from_millis(250);
+    both.near.app_mut().gateway.run.standby = Some(StandbyLink::new(Box::new(Nobody), lease, 0));
+    let connection = both.far.app().connection.unwrap();
+    both.far.with_app(both.now, |_, cx| cx.tcp().abort(connection)).unwrap();
+    both.turns(4);
+    both.pass(Duration::from_secs(1));
+    assert_eq!(both.far.app().connections, 2);
+    assert_eq!(of(&mut both), Some(Duration::from_millis(250)));
 }

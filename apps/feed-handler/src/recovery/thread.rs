@@ -33,6 +33,11 @@ const PACKETS_PER_TURN: usize = 64;
 pub struct RecoveryThread(JoinHandle<()>);
 
 impl RecoveryThread {
+    /// The thread, for who watches whether it lives.
+    pub fn into_handle(self) -> JoinHandle<()> {
+        self.0
+    }
+
     /// Waits for its end. Drop the worker's end first.
     ///
     /// # Errors

@@ -145,6 +145,11 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         self.notice(Notice::Killed(killed));
     }
 
+    /// Whether cancels wait that the session would take.
+    pub(crate) fn has_cancels_due(&self) -> bool {
+        self.mass_cancel.is_due && self.session.is_open()
+    }
+
     /// Cancels everything, past the rates of the gate: by the venue's mass cancel, or order by
     /// order. What cannot be written now is done when the line has room.
     pub(crate) fn send_cancel_all(&mut self, now_ns: u64) {

@@ -3,6 +3,7 @@
 
 mod answers;
 mod hang_up;
+mod left_behind;
 mod mass_cancel;
 mod notice;
 mod refusal;
@@ -27,6 +28,7 @@ use crate::drop_copy::{Difference, Reconciler, Trade};
 pub(crate) use answers::StrategyEvent;
 pub use hang_up::KillLine;
 pub(crate) use hang_up::LineDuty;
+pub use left_behind::LeftBehind;
 pub use notice::{Notice, OrderAlarm};
 pub use refusal::{RefusalCounts, VenueRefusal};
 

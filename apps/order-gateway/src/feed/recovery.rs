@@ -14,6 +14,7 @@ use market::{AbChannel, Capacity, OrderBooks, RerequestCounts, RetryPolicy};
 use wirepath::counters::Block;
 
 use super::books::FeedBooks;
+use crate::helper::Helper;
 
 /// Answers that one turn takes.
 const ANSWERS_PER_TURN: usize = 16;
@@ -28,6 +29,7 @@ pub struct FeedRecovery {
     link: WorkerEnd<OrderBooks>,
     events: Receiver<Event>,
     due_ns: u64,
+    thread: Option<Helper>,
     /// Books that an image has replaced, until the thread takes their memory back.
     replaced: Option<Box<OrderBooks>>,
 }
@@ -72,12 +74,20 @@ impl FeedRecovery {
         let started = start::<MoldItch50>(&[set], books, &block.scope("feed"), events);
         // The thread ends when our end of the rings is dropped.
         let started = started.map_err(|error| error.to_string())?;
-        Ok(started.map(|(link, _thread)| Self::over(plan.clone(), books, link, told)))
+        Ok(started.map(|(link, thread)| {
+            let thread = Some(Helper::of("recovery", thread.into_handle()));
+            Self { thread, ..Self::over(plan.clone(), books, link, told) }
+        }))
     }
 
     /// The same over the rings of a thread that runs already, whose images have `books`.
     pub fn over(plan: RecoveryPlan, books: Capacity, link: WorkerEnd<OrderBooks>, events: Receiver<Event>) -> Self {
-        Self { plan, books, link, events, due_ns: 0, replaced: None }
+        Self { plan, books, link, events, due_ns: 0, thread: None, replaced: None }
+    }
+
+    /// Its thread, where it has started one, for who watches it.
+    pub const fn take_thread(&mut self) -> Option<Helper> {
+        self.thread.take()
     }
 
     pub(super) const fn books(&self) -> Capacity {

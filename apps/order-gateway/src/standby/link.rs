@@ -95,6 +95,15 @@ impl StandbyLink {
         self.writer.as_ref().map(|writer| (writer.counters(), self.losses))
     }
 
+    /// How long bytes for the venue may be sent again: as long as a grant holds. `None` where nobody
+    /// takes over without a person.
+    pub const fn resent_for(&self) -> Option<Duration> {
+        match self.primary.fenced_ns() {
+            Some(lease_ns) => Some(Duration::from_nanos(lease_ns)),
+            None => None,
+        }
+    }
+
     /// Whether the venue may be spoken to.
     pub const fn may_send(&self, now_ns: u64) -> bool {
         self.primary.may_send(now_ns)

@@ -19,7 +19,8 @@
 //! 1. Both monotonic clocks run, and at rates that differ by less than an eighth. A virtual machine
 //!    that is stopped as a whole has a clock that stands still.
 //! 2. What has left before the end of a lease arrives before the standby has logged in. What has
-//!    not left never does, because the primary ends its connection with a reset. A process that is
+//!    not left never does, because the primary ends its connection with a reset, and TCP sends what
+//!    is not acknowledged again for the length of a lease at most. A process that is
 //!    stopped between the look at its clock and its send or its reset breaks this. The venue
 //!    decides that: it has one login at a time, and each UserRefNum counts once.
 //! 3. A person who says `alone` knows that the standby does not run.

@@ -99,6 +99,14 @@ impl Primary {
         Self { way: if fenced { Way::Writes } else { Way::Unfenced }, ..Self::new(lease_ns, standby) }
     }
 
+    /// The length of its grants; `None` where it sends without them.
+    pub(super) const fn fenced_ns(&self) -> Option<u64> {
+        match self.way {
+            Way::Frames | Way::Writes => Some(self.lease_ns),
+            Way::Unfenced => None,
+        }
+    }
+
     /// A connection was made: the one before is forgotten.
     pub fn connected(&mut self) {
         self.disconnected();

@@ -10,12 +10,14 @@ use order_entry::session::VenueSession;
 use wirepath::pipeline::tcp::{ConnectionId, ConnectionOptions, TcpData, TcpEvent};
 use wirepath::pipeline::{App, AppError, Cx, Datagram};
 use wirepath::proto::ConsumerId;
+use wirepath::time::Duration;
 
 use super::endpoint::{INBOX_MAX, Phase, Request};
 use super::host::WireHandle;
 use super::prepared::{Prepared, send};
 use crate::host::{Host, is_nothing};
 use crate::run::{Run, Turn};
+use crate::standby::StandbyLink;
 use crate::strategy::Strategy;
 
 /// The consumers of the port's subscriptions.
@@ -56,8 +58,10 @@ pub struct WireGateway<T, S, M, H> {
     /// A tick's code has displaced an order's from the cache.
     is_cold: bool,
     report: Box<dyn FnMut(&str)>,
-    /// A person had the standby take over, or the gateway has logged out.
+    /// A person had the standby take over, or the gateway logs out.
     is_over: bool,
+    /// It logs out, and something still waits for the line.
+    is_leaving: bool,
 }
 
 impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> WireGateway<T, S, M, H> {
@@ -75,6 +79,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> WireGateway<T, S, 
             is_cold: false,
             report: Box::new(report),
             is_over: false,
+            is_leaving: false,
         }
     }
 
@@ -89,11 +94,44 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> WireGateway<T, S, 
         self.is_over
     }
 
-    /// Logs out, and closes the connection behind that.
+    /// Logs out: the cancels of a kill leave, then the Logout, and the connection is closed when the
+    /// venue has acknowledged them. The next turns go on with it.
     pub fn log_out(&mut self, cx: &mut Cx<'_>) {
-        self.is_over = true;
-        self.run.log_out();
+        (self.is_over, self.is_leaving) = (true, true);
+        self.go_on_leaving(cx);
+    }
+
+    fn go_on_leaving(&mut self, cx: &mut Cx<'_>) {
+        if !self.is_leaving {
+            return;
+        }
+        let waits = self.run.go_on_leaving(&mut self.report);
         self.carry_out(cx);
+        if !waits && !self.is_unacknowledged(cx) {
+            self.end_leaving(cx);
+        }
+    }
+
+    /// Closes the connection of a gateway that logs out, whatever waits for it.
+    pub fn end_leaving(&mut self, cx: &mut Cx<'_>) {
+        if core::mem::take(&mut self.is_leaving) {
+            self.run.end_leaving();
+            self.carry_out(cx);
+        }
+    }
+
+    /// Has the end of the journal on the disk, and lets the standby go. It waits for the disk: call
+    /// it last.
+    pub fn settle(&mut self) {
+        self.run.settle(&mut self.report);
+    }
+
+    /// Whether the venue has not acknowledged all that was written.
+    fn is_unacknowledged(&self, cx: &mut Cx<'_>) -> bool {
+        let info = self.connection.and_then(|connection| cx.tcp().info(connection));
+        info.is_some_and(|info| {
+            info.unsent_len > 0 || info.unacked_len > 0 || !self.machine.endpoint.0.borrow().outbox.is_empty()
+        })
     }
 
     /// Whether the connection is over: its end has left.
@@ -116,7 +154,10 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> WireGateway<T, S, 
     }
 
     fn call(&mut self, to: SocketAddrV4, cx: &mut Cx<'_>) {
-        let options = ConnectionOptions::default();
+        // What is older than a grant is not sent again: the standby may have taken over.
+        let lease = self.run.standby.as_ref().and_then(StandbyLink::resent_for);
+        let user_timeout = lease.map(|lease| Duration::from_nanos(lease.as_nanos() as u64));
+        let options = ConnectionOptions { user_timeout, ..ConnectionOptions::default() };
         let [first, second] = self.ports.map(|port| SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port));
         let is_first = cx.tcp().is_free(first, to, &options) || !cx.tcp().is_free(second, to, &options);
         let local = if is_first { first } else { second };
@@ -227,7 +268,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> App for WireGatewa
     fn tick(&mut self, cx: &mut Cx<'_>) {
         self.machine.clock.align(cx.now.as_nanos(), || self.machine.inner.now_ns());
         if self.is_over {
-            return;
+            return self.go_on_leaving(cx);
         }
         self.is_over = self.run.turn(&mut self.report) == Turn::HandedOver;
         self.run.gateway.begin_poll();

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddrV4;
+use std::time::Instant;
 
 use order_entry::journal::JournalMemory;
 use order_entry::session::VenueSession;
@@ -11,7 +12,7 @@ use super::app::{WireCounts, WireGateway, consumer, of_line};
 use super::host::WireHandle;
 use crate::error::Error;
 use crate::host::Host;
-use crate::run::Run;
+use crate::run::{LEAVE, Run};
 use crate::strategy::Strategy;
 
 /// Turns that the end of the connection may take to leave.
@@ -60,16 +61,22 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> WirePort<T, S, M, 
         Ok(Self { port: port.embed(app).map_err(|error| failed(&error))? })
     }
 
-    /// Spins until `stop` says so, or a standby takes over; then logs out. Returns how requests
-    /// left.
+    /// Spins until `stop` says so, or a standby takes over; then logs out, for a second at most
+    /// where the venue acknowledges nothing. Returns how requests left.
     pub fn run(&mut self, mut stop: impl FnMut() -> bool) -> WireCounts {
         while !stop() && !self.port.app().is_over() {
             self.port.poll();
         }
         self.port.with_app(WireGateway::log_out);
+        let until = Instant::now() + LEAVE;
+        while !self.port.app().is_closed() && Instant::now() < until {
+            self.port.poll();
+        }
+        self.port.with_app(WireGateway::end_leaving);
         for _ in 0..LAST_TURNS {
             self.port.poll();
         }
+        self.port.app_mut().settle();
         self.port.app().counts()
     }
 

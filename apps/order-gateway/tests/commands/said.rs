@@ -52,7 +52,7 @@ pub(crate) fn was_killed(gateway: &Running, by: KillCause) -> bool {
 }
 
 /// Its exit code, where it ends.
-fn end(child: &mut Child) -> Option<i32> {
+pub(crate) fn end(child: &mut Child) -> Option<i32> {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
         if let Some(status) = child.try_wait().unwrap() {

@@ -258,7 +258,7 @@ fn mirrored(mode: &str) -> Option<StandbyLink> {
     let policy = policies.into_iter().find(|policy| mode == words_of(Mode::Mirrored(*policy)))?;
     let port = RdmaPort::open(NEAR, 0).unwrap();
     let lease = Duration::from_secs(1);
-    Some(StandbyLink::mirrored(dial(MIRROR).unwrap(), (port, policy), lease, 0).unwrap())
+    Some(StandbyLink::mirrored(dial(MIRROR).unwrap().0, (port, policy), lease, 0).unwrap())
 }
 
 /// An answer is still to come.

@@ -1,15 +1,18 @@
 //! What a thrown kill switch does to the connection when its time is over.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 
-use order_entry::journal::Journal;
+use order_entry::journal::{Entry, Journal, Records};
 use order_entry::orders::VenueEvent;
-use order_entry::risk::KillSwitch;
+use order_entry::risk::{KillCause, KillSwitch};
 use order_gateway::host::{Host, Stream, Waits};
-use order_gateway::{Core, CoreConfig, Gateway, KillLine, LineConfig, Run};
+use order_gateway::{Core, CoreConfig, Gateway, JournalSync, KillLine, LeftBehind, LineConfig, Run, SyncPolicy};
 
 use super::common::line::Line;
 use super::common::{Buyer, RESERVE, SECOND, book, config};
@@ -26,6 +29,10 @@ struct Wire {
     /// It takes no connection, and the one that there is breaks.
     is_away: Cell<bool>,
     attempts: Cell<usize>,
+    /// It takes ten bytes a write.
+    is_slow: Cell<bool>,
+    /// What it took.
+    left: RefCell<Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -70,7 +77,9 @@ impl Read for Connection {
 
 impl Write for Connection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(bytes.len())
+        let len = if self.0.is_slow.get() { bytes.len().min(10) } else { bytes.len() };
+        self.0.left.borrow_mut().extend_from_slice(&bytes[..len]);
+        Ok(len)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -239,4 +248,79 @@ fn session_that_a_kill_has_closed_stays_closed_over_a_restart_while_no_order_liv
         turn(&mut run);
         assert_eq!(wire.connects.get(), 1);
     }
+}
+
+/// The gateway ends, and what a person is told.
+fn log_out(run: &mut LineRun) -> String {
+    let mut said = String::new();
+    run.log_out(&mut |sentence: &str| said.push_str(sentence));
+    said
+}
+
+fn has_killed(run: &LineRun) -> bool {
+    let journal = run.gateway.core().journal();
+    let killed = Some(Entry::Killed(KillCause::Program));
+    Records::new(journal.memory()).unwrap().any(|record| Entry::decode(record.kind, record.payload) == killed)
+}
+
+#[test]
+fn kill_behind_the_last_turn_cancels_before_the_logout_however_little_the_line_takes_at_once() {
+    let kill = KillSwitch::new();
+    let (mut run, wire) = run(&kill, 3, false);
+    run.gateway.core_mut().session_mut().cancel = b"a cancel of an order; ";
+    wire.is_slow.set(true);
+    kill.throw();
+    assert_eq!(log_out(&mut run), "");
+    let left = String::from_utf8(wire.left.take()).unwrap();
+    assert_eq!(left, "a cancel of an order; a cancel of an order; a cancel of an order; logout");
+    assert!(has_killed(&run) && !wire.is_open.get());
+}
+
+#[test]
+fn kill_behind_the_last_turn_is_in_the_journal_without_a_connection_too() {
+    let kill = KillSwitch::new();
+    let (mut run, wire) = run(&kill, 1, false);
+    wire.is_away.set(true);
+    after(&mut run, &wire, 0);
+    kill.throw();
+    log_out(&mut run);
+    assert!(has_killed(&run));
+}
+
+#[test]
+fn gateway_that_ends_waits_for_the_disk_and_says_that_one_hangs() {
+    let kill = KillSwitch::new();
+    let (mut run, _) = run(&kill, 0, false);
+    let syncs = Arc::new(AtomicUsize::new(0));
+    let theirs = syncs.clone();
+    let sync = move || {
+        theirs.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    };
+    run.sync = Some(JournalSync::start_with(sync, SyncPolicy::Off).unwrap());
+    kill.throw();
+    assert_eq!(log_out(&mut run), "");
+    assert_eq!(syncs.load(Ordering::SeqCst), 1);
+    let (hangs, hanging) = channel::<()>();
+    let sync = move || {
+        let _ = hanging.recv();
+        Ok(())
+    };
+    run.sync = Some(JournalSync::start_with(sync, SyncPolicy::Off).unwrap());
+    assert!(log_out(&mut run).contains("the journal's disk has not answered for a second"));
+    drop(hangs);
+}
+
+#[test]
+fn gateway_that_ends_tells_the_orders_that_live_and_whether_the_venue_cancels_them() {
+    for end_with_the_connection in [false, true] {
+        let (mut run, _) = run(&KillSwitch::new(), 2, end_with_the_connection);
+        log_out(&mut run);
+        let left = run.left_behind().unwrap();
+        assert_eq!(left, LeftBehind { live: 2, in_doubt: 2, end_with_the_connection });
+        assert_eq!(left.to_string().contains("nobody cancels them"), !end_with_the_connection);
+    }
+    let (mut run, _) = run(&KillSwitch::new(), 0, false);
+    log_out(&mut run);
+    assert_eq!(run.left_behind(), None);
 }
