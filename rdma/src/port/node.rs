@@ -1,13 +1,15 @@
 //! The app that carries a device.
 
+use core::hash::{Hash, Hasher};
 use core::net::Ipv4Addr;
+use std::hash::DefaultHasher;
 
 use wirepath::counters::Scope;
 use wirepath::device::Offload;
 use wirepath::mem::{Mbuf, Pool};
 use wirepath::pipeline::{App, AppError, Cx, Datagram};
 use wirepath::port::{Subscription, multicast, udp};
-use wirepath::proto::ConsumerId;
+use wirepath::proto::{ConsumerId, Ipv4Prefix};
 use wirepath::time::Instant;
 
 use super::counters::Rows;
@@ -78,9 +80,11 @@ pub struct RoceNode {
     ahead: Option<Box<Lookahead>>,
     /// Where the port's buffers are shorter than its frames.
     long_frames: Option<LongFrames>,
-    /// The host's changes that were seen, and whether it had a link then.
+    /// The host's changes that were seen, and whether it had a link then, and the sum of its
+    /// addresses.
     host_changes: u64,
     has_link: bool,
+    addresses: u64,
     /// The next place of the device that follows the last change.
     next_place: u32,
 }
@@ -119,6 +123,7 @@ impl RoceNode {
             long_frames: None,
             host_changes: 0,
             has_link: true,
+            addresses: 0,
             next_place: u32::MAX,
         }
     }
@@ -184,19 +189,29 @@ impl RoceNode {
         self.counters
     }
 
-    /// Follows the host: the state of its link by an event, and MAC addresses by the paths of queue
-    /// pairs and address handles, some a turn.
+    /// Follows the host: the state of its link and its addresses by events, and MAC addresses by the
+    /// paths of queue pairs and address handles, some a turn.
     #[inline]
     fn follow(&mut self, cx: &Cx<'_>) {
         if cx.host.changes() != self.host_changes {
-            (self.host_changes, self.next_place) = (cx.host.changes(), 0);
-            if cx.host.is_up() != self.has_link {
-                self.has_link = cx.host.is_up();
-                self.device.note_link(self.has_link);
-            }
+            self.note_changes(cx);
         }
         if self.next_place < self.device.link_places() {
             self.refresh_links(cx);
+        }
+    }
+
+    #[cold]
+    fn note_changes(&mut self, cx: &Cx<'_>) {
+        (self.host_changes, self.next_place) = (cx.host.changes(), 0);
+        if cx.host.is_up() != self.has_link {
+            self.has_link = cx.host.is_up();
+            self.device.note_link(self.has_link);
+        }
+        let addresses = sum_of(cx.host.addresses());
+        if addresses != self.addresses {
+            self.addresses = addresses;
+            self.device.note_addresses();
         }
     }
 
@@ -257,6 +272,13 @@ impl RoceNode {
     }
 }
 
+/// Tells lists of addresses apart.
+fn sum_of(addresses: &[Ipv4Prefix]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    addresses.iter().for_each(|prefix| prefix.address().hash(&mut hasher));
+    hasher.finish()
+}
+
 impl App for RoceNode {
     #[inline]
     fn prefetch(&mut self, frames: &[Mbuf]) {
@@ -292,6 +314,7 @@ impl App for RoceNode {
             .into());
         }
         (self.host_changes, self.has_link) = (cx.host.changes(), cx.host.is_up());
+        self.addresses = sum_of(cx.host.addresses());
         let mbuf = cx.pool.alloc().ok_or("the pool of the port has no buffer")?;
         let (room, frame_len_max) = (mbuf.tailroom(), self.device.frame_len_max());
         mbuf.free();

@@ -5,7 +5,7 @@ use core::net::Ipv4Addr;
 use wirepath::device::memory::{MemoryConfig, MemoryDevice, pair};
 use wirepath::pipeline::App;
 use wirepath::port::{EmbeddedPort, Port};
-use wirepath::proto::HostEvent;
+use wirepath::proto::{HostEvent, Ipv4Prefix};
 use wirepath::wire::MacAddr;
 
 use super::{PathError, PathState, RoceNode, group_subscription, subscription};
@@ -211,6 +211,26 @@ fn link_of_the_port_is_an_event_of_its_device() {
         near.port.poll();
         let device = near.port.app_mut().device_mut();
         assert_eq!((device.next_event(), device.next_event()), (Some(event), None));
+    }
+}
+
+#[test]
+fn address_that_comes_or_goes_is_an_event_of_the_device() {
+    let ([mut near, _], _) = ends();
+    let other = Ipv4Prefix::new(Ipv4Addr::new(192, 0, 2, 9), 24).unwrap();
+    let ours = Ipv4Prefix::new(US, 24).unwrap();
+    let changes = [
+        (HostEvent::AddressRemoved(ours), Some(Event::GidChange)),
+        (HostEvent::AddressAdded(other), Some(Event::GidChange)),
+        (HostEvent::Mtu(1400), None),
+        (HostEvent::AddressRemoved(other), Some(Event::GidChange)),
+    ];
+    for (change, event) in changes {
+        near.port.with_app(|_, cx| cx.host.apply(change)).unwrap();
+        near.port.poll();
+        near.port.poll();
+        let device = near.port.app_mut().device_mut();
+        assert_eq!((device.next_event(), device.next_event()), (event, None), "{change:?}");
     }
 }
 

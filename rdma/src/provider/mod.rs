@@ -48,7 +48,7 @@ pub trait Provider {
     /// Ends a registration.
     ///
     /// # Errors
-    /// If there is none, or a NIC refuses: the region is never freed then.
+    /// If there is none, windows are bound to it, or a NIC refuses: it stays registered then.
     fn deregister(&mut self, mr: MrHandle) -> Result<(), DeviceError>;
 
     /// Makes a memory window.
@@ -60,7 +60,7 @@ pub trait Provider {
     /// Destroys a memory window, bound or not.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is none, or a NIC refuses: it stays then.
     fn destroy_mw(&mut self, mw: MwHandle) -> Result<(), DeviceError>;
 
     /// Makes an address handle: the way to the receivers of datagrams.

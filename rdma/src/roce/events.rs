@@ -30,6 +30,9 @@ pub enum Event {
     PortActive,
     /// The port has lost its link.
     PortError,
+    /// The port has an address more, or less. A queue pair whose own address is gone goes on with
+    /// it, and fails when answers do not come.
+    GidChange,
     /// A NIC is gone, or has to be reset.
     DeviceFatal,
 }

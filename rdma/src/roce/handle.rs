@@ -185,13 +185,40 @@ impl<K, T> Table<K, T> {
 
     pub(crate) fn remove(&mut self, handle: Handle<K>) -> Option<T> {
         self.get(handle)?;
-        let slot = &mut self.slots[handle.idx as usize];
-        let generation = slot.generation() & !USES | slot.generation().wrapping_add(1) & USES;
-        self.free.push_back(handle.idx);
-        match core::mem::replace(slot, Slot::Free { generation }) {
+        match self.give_up(handle.idx) {
             Slot::Used { value, .. } => Some(value),
             Slot::Free { .. } => None,
         }
+    }
+
+    /// Has a place free for the next objects; returns what was there.
+    fn give_up(&mut self, idx: u32) -> Slot<T> {
+        let slot = &mut self.slots[idx as usize];
+        let generation = slot.generation() & !USES | slot.generation().wrapping_add(1) & USES;
+        self.free.push_back(idx);
+        core::mem::replace(slot, Slot::Free { generation })
+    }
+
+    /// Removes an object if `end` ends it; one that comes back keeps its handle. `None` if there is
+    /// none.
+    #[cfg(feature = "rdma-core")]
+    pub(crate) fn try_remove<E>(
+        &mut self,
+        handle: Handle<K>,
+        end: impl FnOnce(T) -> Result<(), (T, E)>,
+    ) -> Option<Result<(), E>> {
+        self.get(handle)?;
+        let slot = &mut self.slots[handle.idx as usize];
+        let generation = slot.generation();
+        let Slot::Used { value, .. } = core::mem::replace(slot, Slot::Free { generation }) else { return None };
+        let ended = end(value).map_err(|(value, error)| {
+            *slot = Slot::Used { generation, value };
+            error
+        });
+        if ended.is_ok() {
+            self.give_up(handle.idx);
+        }
+        Some(ended)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
@@ -257,6 +284,19 @@ mod tests {
         let second = table.insert_with(|_| 3).unwrap();
         assert_eq!(table.remove(first), None);
         assert_eq!((table.get(first), table.get(second)), (None, Some(&3)));
+    }
+
+    #[cfg(feature = "rdma-core")]
+    #[test]
+    fn object_that_does_not_end_keeps_its_handle() {
+        let mut table = Table::<kind::Pd, u8>::new(1);
+        let handle = table.insert_with(|_| 1).unwrap();
+        assert_eq!(table.try_remove(handle, |value| Err((value, "busy"))), Some(Err("busy")));
+        assert_eq!(table.insert_with(|_| 2), None);
+        assert_eq!(table.get(handle), Some(&1));
+        assert_eq!(table.try_remove(handle, |_| Ok::<_, (u8, ())>(())), Some(Ok(())));
+        assert_eq!(table.try_remove(handle, |_| Ok::<_, (u8, ())>(())), None);
+        assert!(table.insert_with(|_| 3).is_some_and(|next| next != handle));
     }
 
     #[test]

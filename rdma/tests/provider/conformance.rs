@@ -337,7 +337,35 @@ fn windows<P: Provider, T: FnMut(&mut [P; 2])>(stage: &mut Stage<P, T>, seen: &m
     seen.note("deregister what nothing is bound to", stage.ends[0].deregister(region.handle));
     seen.note("destroy the window", stage.ends[0].destroy_mw(window.handle));
     seen.note("destroy it again", stage.ends[0].destroy_mw(window.handle));
+    kept_windows(stage, seen);
     wrong_windows(stage, seen);
+}
+
+/// Windows that stay bound: behind another bind of the same number, which failed, and behind a
+/// request to invalidate them, which was flushed.
+fn kept_windows<P: Provider, T: FnMut(&mut [P; 2])>(stage: &mut Stage<P, T>, seen: &mut Seen) {
+    let [a, _] = &stage.connected(|_| ());
+    let bindable = Access::LOCAL_WRITE | Access::MW_BIND;
+    let region = stage.ends[0].register(a.pd, Region::from(&a.memory), bindable).unwrap();
+    let windows = [(), ()].map(|()| stage.ends[0].create_mw(a.pd).unwrap());
+    let [good, bad] = windows.map(|window| Binding {
+        key: Mw::next_key(window.key),
+        region: region.key,
+        address: region.address,
+        len: 64,
+        access: Access::REMOTE_READ,
+    });
+    let bind = SendRequest::new(5, SendOperation::BindWindow(good), Data::Sges(&[]));
+    stage.ends[0].post_send(a.qp, &SendRequest { signaled: false, ..bind }).unwrap();
+    let beyond = Binding { len: MEMORY as u64 + 1, ..bad };
+    seen.note("another bind of the same number", stage.request(a, SendOperation::BindWindow(beyond), &[]));
+    seen.note("deregister behind it", stage.ends[0].deregister(region.handle));
+    seen.note("invalidate over what has failed", stage.request(a, SendOperation::Invalidate(good.key), &[]));
+    seen.note("deregister behind that", stage.ends[0].deregister(region.handle));
+    let [first, second] = windows.map(|window| stage.ends[0].destroy_mw(window.handle));
+    seen.note("destroy the windows", (first, second));
+    seen.note("deregister what they were bound to", stage.ends[0].deregister(region.handle));
+    seen.note("deregister it again", stage.ends[0].deregister(region.handle));
 }
 
 /// Mistakes with windows, each on a connection of its own.

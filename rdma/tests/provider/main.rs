@@ -391,6 +391,37 @@ fn object_of_another_nic_is_unknown() {
 }
 
 #[test]
+fn addresses_that_a_port_gets_and_loses_after_the_start_are_seen() {
+    let test = "addresses_that_a_port_gets_and_loses_after_the_start_are_seen";
+    if !is_inside(test, &["--strict", "--address", "192.0.2.1"]) {
+        return;
+    }
+    // Tables of our own, of which the first address is link-local.
+    let tables = ["gids", "gid_attrs/types"].map(|table| {
+        let folder = std::path::Path::new("/sys/class/infiniband/mlx5_0/ports/1").join(table);
+        let texts = ["0", "1"].map(|place| std::fs::read_to_string(folder.join(place)).unwrap());
+        let mounted = std::process::Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(&folder).status();
+        assert!(mounted.unwrap().success());
+        std::fs::write(folder.join("0"), &texts[0]).unwrap();
+        (folder.join("1"), texts[1].clone())
+    });
+    let add = || tables.iter().for_each(|(place, text)| std::fs::write(place, text).unwrap());
+    let remove = || tables.iter().for_each(|(place, _)| std::fs::remove_file(place).unwrap());
+    let mut nic = RdmaCore::open("mlx5_0").unwrap();
+    let own = Own::of(&mut nic, Transport::Ud, false);
+    let source = core::net::Ipv4Addr::new(192, 0, 2, 1);
+    let way = path(Addresses::Ipv4 { source, destination: source });
+    let missing = Err(DeviceError::Value("address that is no GID of the port"));
+    assert_eq!(nic.create_ah(own.pd, &way), missing);
+    add();
+    nic.create_ah(own.pd, &way).unwrap();
+    assert_eq!(nic.gids().nth(1), Some(source.to_ipv6_mapped()));
+    remove();
+    assert_eq!(nic.create_ah(own.pd, &way), missing, "it was there");
+    assert_eq!(nic.gids().count(), 1);
+}
+
+#[test]
 fn failed_receive_of_a_nic_is_not_reported_as_a_send() {
     let test = "failed_receive_of_a_nic_is_not_reported_as_a_send";
     if !is_inside(test, &["--strict", "--devices", "2"]) {

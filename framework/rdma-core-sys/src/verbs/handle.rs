@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! 1. `raw` came from the call that creates such objects, and `destroy` is the call that destroys
-//!    them. It is called once, on drop.
+//!    them. It is called on drop, and not again once it has destroyed the object.
 //! 2. A struct with a `Handle` declares it before the parents that the object needs: fields are
 //!    dropped in order of declaration, so a parent is destroyed after its child.
 //! 3. libibverbs and its providers lock the state that their set-up calls share; an object is bound
@@ -82,23 +82,41 @@ impl<T> Handle<T> {
         answer
     }
 
-    /// Called once (1).
+    /// Destroys the object, of a kind that has no events. Returns the handle where the call
+    /// refuses, with what it said: the object is still there.
+    pub(super) fn try_destroy(self) -> Result<(), (Self, c_int)> {
+        let mut this = ManuallyDrop::new(self);
+        match this.call() {
+            0 => {
+                drop((this.memory_owner.take(), this.own_objects.take()));
+                Ok(())
+            }
+            errno => Err((ManuallyDrop::into_inner(this), errno)),
+        }
+    }
+
+    /// The last call of a handle that goes.
     fn end(&mut self) -> c_int {
+        let answer = self.call();
+        if answer != 0 {
+            FAILED.fetch_add(1, Ordering::Relaxed);
+            forget(self.memory_owner.take());
+        }
+        answer
+    }
+
+    /// Not called again once it has returned 0 (1).
+    fn call(&self) -> c_int {
         // SAFETY: 1, 2.
         let destroy = || unsafe { (self.destroy)(self.raw.as_ptr()) };
-        let answer = match &self.own_objects {
+        match &self.own_objects {
             None => destroy(),
             // The other process has destroyed it already, so the NIC reaches nothing by it.
             Some(own) => match own.remove(self.raw.as_ptr().addr(), destroy) {
                 libc::ENOENT | libc::EINVAL => 0,
                 answer => answer,
             },
-        };
-        if answer != 0 {
-            FAILED.fetch_add(1, Ordering::Relaxed);
-            forget(self.memory_owner.take());
         }
-        answer
     }
 
     /// For calls; valid as long as the handle lives.

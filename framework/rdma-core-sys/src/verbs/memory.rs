@@ -249,10 +249,14 @@ impl MemoryRegion {
     /// Ends the registration, unless a clone of the handle lives on.
     ///
     /// # Errors
-    /// The device refuses, and may use the memory still: that is never freed then.
-    pub fn deregister(self) -> Result<(), VerbsError> {
-        let answer = Arc::into_inner(self.0).map_or(0, |region| region.handle.destroy());
-        VerbsError::check("ibv_dereg_mr", answer)
+    /// The device refuses, and may use the memory still: the region comes back. `EBUSY` where
+    /// windows are bound to it.
+    pub fn deregister(self) -> Result<(), (Self, VerbsError)> {
+        let Some(MrInner { handle, pd }) = Arc::into_inner(self.0) else { return Ok(()) };
+        let refused = |(handle, errno)| {
+            (Self(Arc::new(MrInner { handle, pd })), VerbsError::new("ibv_dereg_mr", errno))
+        };
+        handle.try_destroy().map_err(refused)
     }
 
     /// The region's key in requests of peers.
@@ -285,7 +289,7 @@ pub struct MemoryWindow(Arc<MwInner>);
 
 struct MwInner {
     handle: Handle<ibv_mw>,
-    _pd: ProtectionDomain,
+    pd: ProtectionDomain,
 }
 
 impl MemoryWindow {
@@ -299,7 +303,19 @@ impl MemoryWindow {
         let raw = VerbsError::check_object("ibv_alloc_mw", raw)?;
         // SAFETY: new, 1.
         let handle = unsafe { Handle::new(raw, inline::ibv_dealloc_mw) };
-        Ok(Self(Arc::new(MwInner { handle, _pd: pd.clone() })))
+        Ok(Self(Arc::new(MwInner { handle, pd: pd.clone() })))
+    }
+
+    /// Destroys the window, bound or not, unless a clone of the handle lives on.
+    ///
+    /// # Errors
+    /// The device refuses: the window comes back.
+    pub fn deallocate(self) -> Result<(), (Self, VerbsError)> {
+        let Some(MwInner { handle, pd }) = Arc::into_inner(self.0) else { return Ok(()) };
+        let refused = |(handle, errno)| {
+            (Self(Arc::new(MwInner { handle, pd })), VerbsError::new("ibv_dealloc_mw", errno))
+        };
+        handle.try_destroy().map_err(refused)
     }
 
     /// The key that it was made with. A request that binds it changes the last eight bits.

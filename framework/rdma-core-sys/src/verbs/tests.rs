@@ -167,9 +167,31 @@ fn memory_of_a_region_that_the_device_keeps_is_never_freed() {
     let before = failed_destructions();
     drop(register(&memory));
     assert_eq!(Arc::strong_count(&memory), 2);
-    assert_eq!(register(&memory).deregister(), Err(VerbsError::new("ibv_dereg_mr", libc::EBUSY)));
+    let (region, error) = register(&memory).deregister().unwrap_err();
+    assert_eq!(error, VerbsError::new("ibv_dereg_mr", libc::EBUSY));
+    assert_eq!(Arc::strong_count(&memory), 3, "it is still the region's");
+    drop(region);
     assert_eq!(Arc::strong_count(&memory), 3);
     assert!(failed_destructions() >= before + 2);
+}
+
+#[test]
+fn region_and_window_that_the_device_refuses_to_end_come_back() {
+    let (_context, pd) = fake::open();
+    let memory: MemoryOwner = Arc::new([0_u8; 64]);
+    let region = MemoryRegion::register(&pd, NonNull::dangling(), 64, Access::default(), Arc::clone(&memory)).unwrap();
+    let window = MemoryWindow::allocate(&pd).unwrap();
+    fake::calls();
+    fake::refuse("ibv_dereg_mr", libc::EBUSY);
+    fake::refuse("dealloc_mw", libc::EBUSY);
+    let (region, error) = region.deregister().unwrap_err();
+    assert_eq!((error.call(), error.errno()), ("ibv_dereg_mr", libc::EBUSY));
+    let (window, error) = window.deallocate().unwrap_err();
+    assert_eq!((error.call(), error.errno()), ("ibv_dealloc_mw", libc::EBUSY));
+    assert_eq!(Arc::strong_count(&memory), 2);
+    fake::permit();
+    assert!(window.deallocate().is_ok() && region.deregister().is_ok());
+    assert_eq!(Arc::strong_count(&memory), 1);
 }
 
 #[test]

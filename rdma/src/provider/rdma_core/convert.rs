@@ -16,28 +16,52 @@ use crate::wire::qpn::Qpn;
 /// The first port.
 pub(super) const PORT: u8 = 1;
 
-/// The GIDs of the port with the version of RoCE of each, where the kernel says it.
-pub(super) struct Gids(Vec<(Ipv6Addr, Option<String>)>);
+/// The GIDs of the port with the version of RoCE of each, where the kernel says it. Addresses come
+/// and go while the device is open, so a place is looked at again before it is used.
+pub(super) struct Gids {
+    found: Vec<(Ipv6Addr, Option<String>)>,
+    context: Context,
+}
 
 impl Gids {
-    /// All places up to the first that is not there.
     pub(super) fn read(context: &Context) -> Self {
-        let folder = context.device().ibdev_path().join("ports/1/gid_attrs/types");
-        let version = |place: u8| std::fs::read_to_string(folder.join(place.to_string())).ok();
-        let gid = |place| Some((Ipv6Addr::from(context.gid(PORT, place).ok()?), version(place)));
-        Self((0..=u8::MAX).map_while(gid).collect())
+        let mut gids = Self { found: Vec::new(), context: context.clone() };
+        gids.refresh();
+        gids
+    }
+
+    /// All places up to the first that is not there.
+    pub(super) fn refresh(&mut self) {
+        self.found = (0..=u8::MAX).map_while(|place| self.at(place)).collect();
+    }
+
+    /// What is at a place now.
+    fn at(&self, place: u8) -> Option<(Ipv6Addr, Option<String>)> {
+        let address = self.context.gid(PORT, place).ok()?;
+        let version = self.context.device().ibdev_path().join("ports/1/gid_attrs/types").join(place.to_string());
+        Some((address.into(), std::fs::read_to_string(version).ok()))
     }
 
     pub(super) fn addresses(&self) -> impl Iterator<Item = Ipv6Addr> {
-        self.0.iter().map(|(address, _)| *address)
+        self.found.iter().map(|(address, _)| *address)
     }
 
     /// The place of an address of ours, for a version of RoCE.
-    fn place(&self, source: Ipv6Addr, version: &str) -> Option<u8> {
+    fn place(&mut self, source: Ipv6Addr, version: &str) -> Option<u8> {
+        let place = self.known_place(source, version);
+        let is_there = |place: u8| self.at(place).as_ref() == self.found.get(usize::from(place));
+        if place.is_some_and(is_there) {
+            return place;
+        }
+        self.refresh();
+        self.known_place(source, version)
+    }
+
+    fn known_place(&self, source: Ipv6Addr, version: &str) -> Option<u8> {
         let is_it = |(address, known): &(Ipv6Addr, Option<String>)| {
             *address == source && known.as_ref().is_none_or(|known| known.trim_end() == version)
         };
-        self.0.iter().position(is_it)?.try_into().ok()
+        self.found.iter().position(is_it)?.try_into().ok()
     }
 }
 
@@ -59,7 +83,7 @@ pub(super) fn remote_access(access: Access) -> RemoteAccess {
 }
 
 /// The attributes for `ibv_modify_qp`. The kernel finds the peer's Ethernet address itself.
-pub(super) fn change(attributes: &QpAttributes, gids: &Gids) -> Result<QpChange, ModifyError> {
+pub(super) fn change(attributes: &QpAttributes, gids: &mut Gids) -> Result<QpChange, ModifyError> {
     let address = attributes.path.map(|path| address(&path, gids).ok_or(ModifyError::Value("AV"))).transpose()?;
     Ok(QpChange {
         state: attributes.state.map(state),
@@ -82,7 +106,7 @@ pub(super) fn change(attributes: &QpAttributes, gids: &Gids) -> Result<QpChange,
 }
 
 /// The way to a peer; `None` where our address on it is no GID of the port.
-pub(super) fn address(path: &Path, gids: &Gids) -> Option<Address> {
+pub(super) fn address(path: &Path, gids: &mut Gids) -> Option<Address> {
     let (source, gid, version) = match path.addresses {
         Addresses::Ipv4 { source, destination } => (source.to_ipv6_mapped(), destination.to_ipv6_mapped(), "RoCE v2"),
         Addresses::Ipv6 { source, destination } => (source, destination, "RoCE v2"),

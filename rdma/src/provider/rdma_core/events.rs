@@ -32,8 +32,11 @@ impl RdmaCore {
 
     /// The next event; those of objects that are no more, and those that mean nothing here, are
     /// passed over.
-    pub(super) fn take_event(&self) -> Result<Option<Event>, DeviceError> {
+    pub(super) fn take_event(&mut self) -> Result<Option<Event>, DeviceError> {
         while let Some(event) = self.context.next_event().map_err(|error| refused(&error))? {
+            if event.kind == EventKind::GidChange {
+                self.gids.refresh();
+            }
             if let Some(event) = self.named(event) {
                 return Ok(Some(event));
             }
@@ -64,6 +67,7 @@ impl RdmaCore {
             }
             Element::Port(_) if kind == EventKind::PortActive => Some(Event::PortActive),
             Element::Port(_) if kind == EventKind::PortDown => Some(Event::PortError),
+            Element::Port(_) if kind == EventKind::GidChange => Some(Event::GidChange),
             Element::Device if kind == EventKind::DeviceFatal => Some(Event::DeviceFatal),
             Element::Port(_) | Element::Device | Element::WorkQueue(_) => None,
         }

@@ -23,9 +23,9 @@ use super::Provider;
 use crate::roce::Limits;
 use crate::roce::handle::{Table, kind, next_device};
 use crate::roce::{
-    Access, AhHandle, Binding, CompletionKind, CqHandle, Destination, DeviceError, Event, INLINE_MAX, MESSAGE_MAX,
+    Access, AhHandle, Binding, CqHandle, Destination, DeviceError, Event, INLINE_MAX, MESSAGE_MAX,
     ModifyError, Mr, MrHandle, Mtu, Mw, MwHandle, Notify, Path, PdHandle, PostError, QpAttributes, QpHandle, QpOptions,
-    QpState, Region, SGES_MAX, SendOperation, SendRequest, Sge, SrqHandle, Status, WorkCompletion, check_pieces,
+    QpState, Region, SGES_MAX, SendOperation, SendRequest, Sge, SrqHandle, WorkCompletion, check_pieces,
 };
 use crate::wire::opcode::Transport;
 use crate::wire::qpn::Qpn;
@@ -33,6 +33,8 @@ use crate::wire::qpn::Qpn;
 /// Objects of each kind, at most.
 const OBJECTS: u32 = 4096;
 const PD: &str = "protection domain";
+const MR: &str = "memory region";
+const MW: &str = "memory window";
 const CQ: &str = "completion queue";
 const SRQ: &str = "shared receive queue";
 
@@ -48,10 +50,6 @@ pub struct RdmaCore {
     windows: HashMap<u32, MwHandle>,
     /// Regions by their keys.
     regions: HashMap<u32, MrHandle>,
-    /// What windows are bound to, by the keys of the bindings.
-    bindings: HashMap<u32, Bound>,
-    /// Requests that bind, and whose completions have not come.
-    binding: Vec<Asked>,
     pds: Table<kind::Pd, ProtectionDomain>,
     gids: Gids,
     limits: Limits,
@@ -85,20 +83,6 @@ struct Registered {
 struct Window {
     window: MemoryWindow,
     pd: PdHandle,
-}
-
-/// What a window is bound to by a request of ours, until one of ours or the peer's invalidates the
-/// key, or the request fails.
-struct Bound {
-    mw: MwHandle,
-    region: MrHandle,
-}
-
-/// A request that binds.
-struct Asked {
-    qpn: Qpn,
-    wr_id: u64,
-    key: u32,
 }
 
 /// A shared receive queue.
@@ -153,8 +137,6 @@ impl RdmaCore {
             mrs: Table::of_device(number, OBJECTS),
             windows: HashMap::new(),
             regions: HashMap::new(),
-            bindings: HashMap::new(),
-            binding: Vec::new(),
             pds: Table::of_device(number, OBJECTS),
             gids,
             limits,
@@ -163,7 +145,9 @@ impl RdmaCore {
         })
     }
 
-    /// The GIDs of the port, by their places: where packets come from.
+    /// The GIDs of the port, by their places: where packets come from. They are those of the start,
+    /// of the last [`Event::GidChange`] that was taken, or of the last path from an address that was
+    /// not among them.
     pub fn gids(&self) -> impl Iterator<Item = core::net::Ipv6Addr> {
         self.gids.addresses()
     }
@@ -190,39 +174,8 @@ impl RdmaCore {
         self.srqs.get(srq).ok_or(DeviceError::Unknown(SRQ))
     }
 
-    /// What a completion says of windows: that the peer has invalidated one, or that one is bound,
-    /// or not. Where a binding fails, its region is free.
-    fn note_completion(&mut self, done: &WorkCompletion) {
-        if let Some(key) = done.invalidated {
-            self.bindings.remove(&key);
-        }
-        let has_failed = done.status != Status::Success;
-        if self.binding.is_empty() || !has_failed && done.kind != CompletionKind::BindWindow {
-            return;
-        }
-        let is_it = |asked: &Asked| (asked.qpn, asked.wr_id) == (done.qpn, done.wr_id);
-        if let Some(place) = self.binding.iter().position(is_it) {
-            let Asked { key, .. } = self.binding.remove(place);
-            if has_failed {
-                self.bindings.remove(&key);
-            }
-        }
-    }
-
-    /// Notes a request that binds. Of a key that is bound already the NIC refuses another.
-    fn note_asked(&mut self, asked: Asked, bound: Bound) {
-        let Self { binding, bindings, .. } = self;
-        if bindings.contains_key(&asked.key) {
-            return;
-        }
-        // Those without a signal have no completion.
-        binding.retain(|asked| bindings.contains_key(&asked.key));
-        bindings.insert(asked.key, bound);
-        binding.push(asked);
-    }
-
     /// A request that binds a window; one of nobody, or to a region of nobody, is refused.
-    fn bind(&mut self, qp: QpHandle, request: &SendRequest<'_>, with: &Binding) -> Result<(), PostError> {
+    fn bind(&self, qp: QpHandle, request: &SendRequest<'_>, with: &Binding) -> Result<(), PostError> {
         let mw = *self.windows.get(&(with.key >> 8)).ok_or(PostError::Operation)?;
         let region = *self.regions.get(&with.region).ok_or(PostError::Operation)?;
         let (Some(qp), Some(window), Some(mr)) = (self.qps.get(qp), self.mws.get(mw), self.mrs.get(region)) else {
@@ -236,10 +189,7 @@ impl RdmaCore {
             len: with.len,
             access: convert::remote_access(with.access),
         };
-        memory_and_queues::post_send(&qp.queues, request, SendKind::Bind(&bind), None)?;
-        let asked = Asked { qpn: Qpn::new(qp.queues.number()), wr_id: request.wr_id, key: with.key };
-        self.note_asked(asked, Bound { mw, region });
-        Ok(())
+        memory_and_queues::post_send(&qp.queues, request, SendKind::Bind(&bind), None)
     }
 
     /// A datagram of a queue pair of this domain.
@@ -259,6 +209,11 @@ impl RdmaCore {
 
 const fn refused(error: &VerbsError) -> DeviceError {
     DeviceError::Call(error.call(), error.errno())
+}
+
+/// Of an object that the kernel keeps.
+const fn not_ended(what: &'static str, error: &VerbsError) -> DeviceError {
+    if error.errno() == libc::EBUSY { DeviceError::InUse(what) } else { refused(error) }
 }
 
 impl Provider for RdmaCore {
@@ -295,13 +250,15 @@ impl Provider for RdmaCore {
     }
 
     fn deregister(&mut self, mr: MrHandle) -> Result<(), DeviceError> {
-        // The kernel would say so too, but only once the handle was given up.
-        if self.bindings.values().any(|bound| bound.region == mr) {
-            return Err(DeviceError::InUse("memory region"));
-        }
-        let mr = self.mrs.remove(mr).ok_or(DeviceError::Unknown("memory region"))?;
-        self.regions.remove(&mr.region.lkey());
-        mr.region.deregister().map_err(|error| refused(&error))
+        let registered = self.mrs.get(mr).ok_or(DeviceError::Unknown(MR))?;
+        let key = registered.region.lkey();
+        // The device knows best what windows are bound to.
+        let ended = self.mrs.try_remove(mr, |Registered { region, pd }| {
+            region.deregister().map_err(|(region, error)| (Registered { region, pd }, error))
+        });
+        ended.unwrap_or(Ok(())).map_err(|error| not_ended(MR, &error))?;
+        self.regions.remove(&key);
+        Ok(())
     }
 
     fn create_mw(&mut self, pd: PdHandle) -> Result<Mw, DeviceError> {
@@ -313,14 +270,17 @@ impl Provider for RdmaCore {
     }
 
     fn destroy_mw(&mut self, mw: MwHandle) -> Result<(), DeviceError> {
-        let window = self.mws.remove(mw).ok_or(DeviceError::Unknown("memory window"))?;
-        self.windows.remove(&(window.window.rkey() >> 8));
-        self.bindings.retain(|_, bound| bound.mw != mw);
+        let key = self.mws.get(mw).ok_or(DeviceError::Unknown(MW))?.window.rkey();
+        let ended = self.mws.try_remove(mw, |Window { window, pd }| {
+            window.deallocate().map_err(|(window, error)| (Window { window, pd }, error))
+        });
+        ended.unwrap_or(Ok(())).map_err(|error| not_ended(MW, &error))?;
+        self.windows.remove(&(key >> 8));
         Ok(())
     }
 
     fn create_ah(&mut self, pd: PdHandle, path: &Path) -> Result<AhHandle, DeviceError> {
-        let address = convert::address(path, &self.gids);
+        let address = convert::address(path, &mut self.gids);
         let address = address.ok_or(DeviceError::Value("address that is no GID of the port"))?;
         let handle = AddressHandle::create(self.pd(pd)?, &address).map_err(|error| refused(&error))?;
         self.ahs.insert_with(|_| Ah { handle, pd }).ok_or(DeviceError::Full("address handles"))
@@ -420,7 +380,7 @@ impl Provider for RdmaCore {
         // The kernel says of none of these mistakes which it was.
         let to = attributes.check_step(qp.transport, qp.state)?;
         attributes.check_values(Limits { mtu, ..self.limits })?;
-        let change = convert::change(attributes, &self.gids)?;
+        let change = convert::change(attributes, &mut self.gids)?;
         qp.queues.modify(&change).map_err(|error| ModifyError::Call(error.errno()))?;
         qp.state = to;
         qp.max_rd_atomic = attributes.max_rd_atomic.unwrap_or(qp.max_rd_atomic);
@@ -453,14 +413,10 @@ impl Provider for RdmaCore {
         }
         request.check_data(qp.len_max)?;
         match (send, request.operation) {
-            (Some((kind, imm)), _) => memory_and_queues::post_send(&qp.queues, request, kind, imm)?,
-            (None, SendOperation::BindWindow(binding)) => return self.bind(handle, request, &binding),
-            (None, _) => return Err(PostError::Operation),
+            (Some((kind, imm)), _) => memory_and_queues::post_send(&qp.queues, request, kind, imm),
+            (None, SendOperation::BindWindow(binding)) => self.bind(handle, request, &binding),
+            (None, _) => Err(PostError::Operation),
         }
-        if let SendOperation::Invalidate(key) = request.operation {
-            self.bindings.remove(&key);
-        }
-        Ok(())
     }
 
     fn post_recv(&mut self, qp: QpHandle, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
@@ -474,11 +430,7 @@ impl Provider for RdmaCore {
     }
 
     fn poll_cq(&mut self, cq: CqHandle) -> Result<Option<WorkCompletion>, DeviceError> {
-        let done = memory_and_queues::poll(self.cq(cq)?)?;
-        if let Some(done) = &done {
-            self.note_completion(done);
-        }
-        Ok(done)
+        memory_and_queues::poll(self.cq(cq)?)
     }
 
     fn arm_cq(&mut self, cq: CqHandle, notify: Notify) -> Result<(), DeviceError> {

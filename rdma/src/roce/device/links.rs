@@ -1,4 +1,4 @@
-//! What changes on the link below a device: its state, and the MAC addresses on the ways to peers.
+//! What changes on the link below a device: its state, its addresses, and the MAC addresses on the ways to peers.
 
 use super::Device;
 use crate::roce::events::Event;
@@ -9,6 +9,11 @@ impl Device {
     /// are, as with a NIC: what waits for an answer ends by its retries.
     pub fn note_link(&mut self, is_up: bool) {
         self.tables.events.push(if is_up { Event::PortActive } else { Event::PortError });
+    }
+
+    /// Says by an event that the port has other addresses. Queue pairs stay as they are.
+    pub fn note_addresses(&mut self) {
+        self.tables.events.push(Event::GidChange);
     }
 
     /// The places that [`refresh_link`](Self::refresh_link) takes: those of all queue pairs and
