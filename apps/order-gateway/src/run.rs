@@ -307,7 +307,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     }
 
     /// A disk that takes the journal no more stops orders, also those that a person arms later:
-    /// what is sent would be in no journal after a power cut. So does one that hangs, while it does.
+    /// what is sent would be in no journal after a power cut. So does one that hangs, while it
+    /// does.
     fn check_disk(&mut self, report: &mut impl FnMut(&str)) {
         let core = self.gateway.core_mut();
         let has_failed = core.has_disk_failed() || self.sync.as_ref().is_some_and(JournalSync::has_failed);

@@ -189,8 +189,8 @@ impl RoceNode {
         self.counters
     }
 
-    /// Follows the host: the state of its link and its addresses by events, and MAC addresses by the
-    /// paths of queue pairs and address handles, some a turn.
+    /// Follows the host: the state of its link and its addresses by events, and MAC addresses by
+    /// the paths of queue pairs and address handles, some a turn.
     #[inline]
     fn follow(&mut self, cx: &Cx<'_>) {
         if cx.host.changes() != self.host_changes {

@@ -95,8 +95,8 @@ impl StandbyLink {
         self.writer.as_ref().map(|writer| (writer.counters(), self.losses))
     }
 
-    /// How long bytes for the venue may be sent again: as long as a grant holds. `None` where nobody
-    /// takes over without a person.
+    /// How long bytes for the venue may be sent again: as long as a grant holds. `None` where
+    /// nobody takes over without a person.
     pub const fn resent_for(&self) -> Option<Duration> {
         match self.primary.fenced_ns() {
             Some(lease_ns) => Some(Duration::from_nanos(lease_ns)),

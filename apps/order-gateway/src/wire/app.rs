@@ -94,8 +94,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> WireGateway<T, S, 
         self.is_over
     }
 
-    /// Logs out: the cancels of a kill leave, then the Logout, and the connection is closed when the
-    /// venue has acknowledged them. The next turns go on with it.
+    /// Logs out: the cancels of a kill leave, then the Logout, and the connection is closed when
+    /// the venue has acknowledged them. The next turns go on with it.
     pub fn log_out(&mut self, cx: &mut Cx<'_>) {
         (self.is_over, self.is_leaving) = (true, true);
         self.go_on_leaving(cx);

@@ -253,9 +253,8 @@ impl MemoryRegion {
     /// windows are bound to it.
     pub fn deregister(self) -> Result<(), (Self, VerbsError)> {
         let Some(MrInner { handle, pd }) = Arc::into_inner(self.0) else { return Ok(()) };
-        let refused = |(handle, errno)| {
-            (Self(Arc::new(MrInner { handle, pd })), VerbsError::new("ibv_dereg_mr", errno))
-        };
+        let refused =
+            |(handle, errno)| (Self(Arc::new(MrInner { handle, pd })), VerbsError::new("ibv_dereg_mr", errno));
         handle.try_destroy().map_err(refused)
     }
 
@@ -312,9 +311,8 @@ impl MemoryWindow {
     /// The device refuses: the window comes back.
     pub fn deallocate(self) -> Result<(), (Self, VerbsError)> {
         let Some(MwInner { handle, pd }) = Arc::into_inner(self.0) else { return Ok(()) };
-        let refused = |(handle, errno)| {
-            (Self(Arc::new(MwInner { handle, pd })), VerbsError::new("ibv_dealloc_mw", errno))
-        };
+        let refused =
+            |(handle, errno)| (Self(Arc::new(MwInner { handle, pd })), VerbsError::new("ibv_dealloc_mw", errno));
         handle.try_destroy().map_err(refused)
     }
 

@@ -23,9 +23,9 @@ use super::Provider;
 use crate::roce::Limits;
 use crate::roce::handle::{Table, kind, next_device};
 use crate::roce::{
-    Access, AhHandle, Binding, CqHandle, Destination, DeviceError, Event, INLINE_MAX, MESSAGE_MAX,
-    ModifyError, Mr, MrHandle, Mtu, Mw, MwHandle, Notify, Path, PdHandle, PostError, QpAttributes, QpHandle, QpOptions,
-    QpState, Region, SGES_MAX, SendOperation, SendRequest, Sge, SrqHandle, WorkCompletion, check_pieces,
+    Access, AhHandle, Binding, CqHandle, Destination, DeviceError, Event, INLINE_MAX, MESSAGE_MAX, ModifyError, Mr,
+    MrHandle, Mtu, Mw, MwHandle, Notify, Path, PdHandle, PostError, QpAttributes, QpHandle, QpOptions, QpState, Region,
+    SGES_MAX, SendOperation, SendRequest, Sge, SrqHandle, WorkCompletion, check_pieces,
 };
 use crate::wire::opcode::Transport;
 use crate::wire::qpn::Qpn;
@@ -146,8 +146,8 @@ impl RdmaCore {
     }
 
     /// The GIDs of the port, by their places: where packets come from. They are those of the start,
-    /// of the last [`Event::GidChange`] that was taken, or of the last path from an address that was
-    /// not among them.
+    /// of the last [`Event::GidChange`] that was taken, or of the last path from an address that
+    /// was not among them.
     pub fn gids(&self) -> impl Iterator<Item = core::net::Ipv6Addr> {
         self.gids.addresses()
     }

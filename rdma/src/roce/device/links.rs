@@ -1,4 +1,5 @@
-//! What changes on the link below a device: its state, its addresses, and the MAC addresses on the ways to peers.
+//! What changes on the link below a device: its state, its addresses, and the MAC addresses on the
+//! ways to peers.
 
 use super::Device;
 use crate::roce::events::Event;
