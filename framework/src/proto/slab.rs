@@ -124,6 +124,18 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Drops an item in place, after `read` has seen it; `None` for a free slot.
+    #[inline(always)]
+    pub(super) fn drop_after<R>(&mut self, idx: u32, read: impl FnOnce(&T) -> R) -> Option<R> {
+        let slot = self.slots.get_mut(idx as usize)?;
+        let Slot::Taken(item) = slot else { return None };
+        let seen = read(item);
+        *slot = Slot::Free { next: self.free };
+        self.free = idx;
+        self.free_count += 1;
+        Some(seen)
+    }
+
     /// The address of an item, for a prefetch; beyond the capacity, one that must not be read.
     #[inline(always)]
     pub(super) fn address(&self, idx: u32) -> *const u8 {

@@ -13,7 +13,9 @@ use crate::proto::tcp::output::interface::Output;
 use crate::proto::tcp::payload::Payload;
 use crate::proto::tcp::segment::{PredictedFields, Segment};
 use crate::proto::tcp::seq::Seq;
-use crate::proto::tcp::state::connection::{AppFlags, InputFlags, LossFlags, Micros, OutputFlags, Recovery, State};
+use crate::proto::tcp::state::connection::{
+    AppFlags, InputFlags, LossFlags, Micros, OutputFlags, Recovery, RetransmitTimer, State,
+};
 use crate::proto::tcp::state::queue::{Dropped, SENT};
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::TcpFlags;
@@ -133,13 +135,32 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     pub(crate) fn fast_path_ack(&mut self, ack: Seq, acked: u32) {
         self.connection.snd.una = ack;
         self.connection.tally.bytes_acked += u64::from(acked);
-        let freed = if self.connection.has_all_acknowledged() { self.free_all() } else { self.free_in_order() };
-        if let Some((oldest, newest)) = freed {
+        if self.connection.has_all_acknowledged() {
+            return self.end_flight(acked);
+        }
+        if let Some((oldest, newest)) = self.free_in_order() {
             self.take_sample(acked, oldest, newest);
         }
         self.set_timer();
         self.note_progress();
         self.arm_by(self.connection.clock.timer_at);
+    }
+
+    /// All data has arrived, and none is queued, as after each order and each answer: no deadline
+    /// moves earlier, and nothing can follow.
+    #[inline(always)]
+    fn end_flight(&mut self, acked: u32) {
+        if let Some((oldest, newest)) = self.free_all() {
+            self.take_sample(acked, oldest, newest);
+        }
+        let connection = &mut *self.connection;
+        if connection.clock.timer != RetransmitTimer::Persist {
+            connection.clock.stop();
+        }
+        connection.clock.wait_since(Instant::MAX);
+        if connection.has(AppFlags::WANTS_ROOM) {
+            self.out_of_line().offer_room();
+        }
     }
 
     /// Data sent from `oldest` to `newest` has arrived.
@@ -164,17 +185,14 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     #[inline(always)]
     fn free_all(&mut self) -> Option<(Instant, Instant)> {
         let (connection, chunks) = (&mut *self.connection, &mut self.shared.chunks);
-        let mut idx = connection.send.queue.head;
-        let oldest = chunks.get(idx)?.sent_at;
-        let mut newest = oldest;
-        while let Some(chunk) = chunks.get(idx) {
-            let next = chunk.next;
-            newest = chunk.sent_at;
-            chunks.drop_item(idx);
+        let (mut idx, mut times) = (connection.send.queue.head, None);
+        while let Some((next, sent_at)) = chunks.drop_after(idx, |chunk| (chunk.next, chunk.sent_at)) {
+            let oldest = times.map_or(sent_at, |(oldest, _)| oldest);
+            times = Some((oldest, sent_at));
             idx = next;
         }
         connection.send.forget_sent();
-        Some((oldest, newest))
+        times
     }
 
     /// Frees the chunks that SND.UNA has passed, where none is marked; returns when the first and
