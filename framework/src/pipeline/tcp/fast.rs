@@ -66,13 +66,18 @@ impl TcpCalls<'_, '_> {
         let Cx { tcp: TcpSockets(Some(inner)), pool, tx, host, now, .. } = &mut *self.0 else { return false };
         let Inner { machine, link_headers, counters, offloads, roster, .. } = &mut **inner;
         let Some(permit) = machine.send_permit(id, message.len(), *now) else { return false };
-        let Some(timestamps) = permit.timestamps() else { return false };
+        if !permit.has_timestamps() {
+            return false;
+        }
         let Some(link) = link_headers[id.slot()].untagged(host) else { return false };
         let offload = offloads.usual();
         let Some(mut fresh) = pool.alloc_fresh(UsualHeaders::LEN + message.len()) else { return false };
         if let Some((headers, place)) = UsualHeaders::first_of(fresh.bytes_mut()) {
+            // Each field is read where it is written, and the payload copied in between, so that no
+            // register has to hold it meanwhile.
+            headers.write_packet(link, &permit.outgoing(), place.len());
             let body = Body::copied(place, message, offload.has(Offload::L4_CHECKSUM));
-            headers.write(link, &permit.outgoing(), timestamps, body);
+            headers.write_segment(&permit.outgoing(), permit.current_timestamps(), body);
         }
         let (mut frame, payload) = fresh.keep(UsualHeaders::LEN);
         set_header_lens(&mut frame, offload);

@@ -92,11 +92,22 @@ impl UsualHeaders {
         timestamps: Timestamps,
         body: Body,
     ) {
-        let options = timestamps.aligned();
-        let (ipv4, tcp) = fixed(segment, &options, timestamps.aligned_sum(), body);
+        self.write_packet(link, segment, body.len);
+        self.write_segment(segment, timestamps, body);
+    }
+
+    /// Writes the headers before TCP's, for a payload of `body_len` bytes.
+    #[inline(always)]
+    pub(super) fn write_packet(&mut self, link: &[u8; ethernet::HEADER_LEN], segment: &Outgoing, body_len: usize) {
         self.link = *link;
-        self.ipv4 = ipv4;
-        self.tcp = tcp;
+        self.ipv4 = ipv4_header(segment, tcp_len(Timestamps::ALIGNED_LEN, body_len));
+    }
+
+    /// Writes TCP's header, and the timestamps.
+    #[inline(always)]
+    pub(super) fn write_segment(&mut self, segment: &Outgoing, timestamps: Timestamps, body: Body) {
+        let options = timestamps.aligned();
+        self.tcp = tcp_header(segment, &options, timestamps.aligned_sum(), body);
         self.timestamps = options;
     }
 }
@@ -106,7 +117,8 @@ impl UsualHeaders {
 pub(super) fn compose(link: &[u8], segment: &Outgoing, body: Body) -> ArrayVec<u8, HEADERS_LEN_MAX> {
     let list = options(segment);
     let options = list.as_bytes();
-    let (ipv4, tcp) = fixed(segment, options, Sum::of(options), body);
+    let ipv4 = ipv4_header(segment, tcp_len(options.len(), body.len));
+    let tcp = tcp_header(segment, options, Sum::of(options), body);
     let mut headers = ArrayVec::new();
     for part in [link, ipv4.as_bytes(), tcp.as_bytes(), options] {
         headers.try_extend_from_slice(part).expect("there is room for the longest");
@@ -114,14 +126,18 @@ pub(super) fn compose(link: &[u8], segment: &Outgoing, body: Body) -> ArrayVec<u
     headers
 }
 
-/// The headers that are always present and have a fixed length.
+/// Bytes of a segment.
 #[inline(always)]
-fn fixed(segment: &Outgoing, options: &[u8], options_sum: Sum, body: Body) -> (Ipv4Header, TcpHeader) {
-    let tcp_len = tcp::HEADER_LEN + options.len() + body.len;
-    let (source, destination) = (*segment.flow.local.ip(), *segment.flow.remote.ip());
+fn tcp_len(options_len: usize, body_len: usize) -> usize {
+    tcp::HEADER_LEN + options_len + body_len
+}
+
+/// The header of a packet with a segment of `tcp_len` bytes.
+#[inline(always)]
+fn ipv4_header(segment: &Outgoing, tcp_len: usize) -> Ipv4Header {
     let fields = Ipv4Fields {
-        source,
-        destination,
+        source: *segment.flow.local.ip(),
+        destination: *segment.flow.remote.ip(),
         protocol: Protocol::TCP,
         ttl: segment.ttl,
         // RFC 3168 5: ECT(0) is 10 in the lower two bits.
@@ -131,7 +147,12 @@ fn fixed(segment: &Outgoing, options: &[u8], options_sum: Sum, body: Body) -> (I
         dont_fragment: true,
         payload_len: tcp_len,
     };
-    let ipv4 = Ipv4Header::new(&fields).expect("a segment fits an IPv4 packet");
+    Ipv4Header::new(&fields).expect("a segment fits an IPv4 packet")
+}
+
+/// The header of a segment before its options.
+#[inline(always)]
+fn tcp_header(segment: &Outgoing, options: &[u8], options_sum: Sum, body: Body) -> TcpHeader {
     let fields = TcpFields {
         source_port: segment.flow.local.port(),
         destination_port: segment.flow.remote.port(),
@@ -142,12 +163,17 @@ fn fixed(segment: &Outgoing, options: &[u8], options_sum: Sum, body: Body) -> (I
         urgent_pointer: 0,
     };
     let mut tcp = TcpHeader::new(&fields, options).expect("the list keeps to whole words");
-    let pseudo = PseudoHeader { source, destination, protocol: Protocol::TCP, len: tcp_len as u16 };
+    let pseudo = PseudoHeader {
+        source: *segment.flow.local.ip(),
+        destination: *segment.flow.remote.ip(),
+        protocol: Protocol::TCP,
+        len: tcp_len(options.len(), body.len) as u16,
+    };
     match body.sum {
         Some(payload) => tcp.fill_checksum(pseudo.sum().combine(options_sum).combine(payload)),
         None => tcp.set_checksum(pseudo.sum().fold()),
     }
-    (ipv4, tcp)
+    tcp
 }
 
 /// The options of a segment.

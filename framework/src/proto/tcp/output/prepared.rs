@@ -116,8 +116,20 @@ impl<'a, P: Payload> SendPermit<'a, P> {
 
     /// The timestamps alone.
     #[inline(always)]
-    pub fn timestamps(&self) -> Option<Timestamps> {
+    fn timestamps(&self) -> Option<Timestamps> {
         self.connection.timestamps(self.now)
+    }
+
+    /// Whether the segment has the timestamps option.
+    #[inline(always)]
+    pub fn has_timestamps(&self) -> bool {
+        self.connection.has(InputFlags::TIMESTAMPS)
+    }
+
+    /// Its content, for a segment that has it.
+    #[inline(always)]
+    pub fn current_timestamps(&self) -> Timestamps {
+        self.connection.current_timestamps(self.now)
     }
 
     /// The same as a whole header, for a segment that is not prepared.

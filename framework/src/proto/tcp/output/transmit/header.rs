@@ -90,7 +90,13 @@ impl Connection {
     /// RFC 7323 3.2: in all segments of a connection whose SYNs had them.
     #[inline]
     pub(crate) fn timestamps(&self, now: Instant) -> Option<Timestamps> {
-        self.has(InputFlags::TIMESTAMPS).then(|| Timestamps { value: self.ts.now(now), echo_reply: self.ts.recent })
+        self.has(InputFlags::TIMESTAMPS).then(|| self.current_timestamps(now))
+    }
+
+    /// The same for a connection that has them.
+    #[inline(always)]
+    pub(crate) fn current_timestamps(&self, now: Instant) -> Timestamps {
+        Timestamps { value: self.ts.now(now), echo_reply: self.ts.recent }
     }
 
     /// Room that was shown to the peer and is unused.
