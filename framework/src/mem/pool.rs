@@ -188,7 +188,7 @@ impl Pool {
     #[inline]
     pub(crate) fn alloc_lines(&self, lines: &[[u8; CACHE_LINE]; 3], len: usize) -> Option<Mbuf> {
         assert!(len <= lines.as_flattened().len(), "more bytes than in the lines");
-        if lines.as_flattened().len() > self.layout().data_room() {
+        if lines.as_flattened().len() > self.inner().data_room {
             return None;
         }
         let buffer = self.inner().take()?;
