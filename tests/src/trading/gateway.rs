@@ -26,6 +26,9 @@ use crate::mutate::Random;
 
 /// The instrument.
 pub(super) const STOCK: InstrumentIdx = InstrumentIdx(0);
+/// The credit of each side: some hundred shares fewer than the greatest of the positions that
+/// scripts allow.
+pub(super) const CREDIT_MAX: i64 = 2_000 * 100_000;
 /// Bytes of a journal.
 pub(super) const JOURNAL_LEN: usize = 1 << 20;
 const RESERVE: usize = 1 << 16;
@@ -170,8 +173,8 @@ pub(super) fn limits(version: u64, position_max: i64) -> Box<Limits> {
     (limits.ports[0], limits.units[0]) = (rates, rates);
     limits.shortable.set(STOCK, true);
     limits.account = AccountLimits {
-        buy_credit_max: i64::MAX,
-        sell_credit_max: i64::MAX,
+        buy_credit_max: CREDIT_MAX,
+        sell_credit_max: CREDIT_MAX,
         duplicate_window_ns: 1,
         silence_max_ns: 1_000_000_000,
         self_match: SelfMatch::Refuse,

@@ -13,7 +13,7 @@ use order_gateway::host::Host;
 use order_gateway::standby::{Followed, Follower, FollowerLink, StandbyLink};
 use order_gateway::{BookEvent, LineConfig, Run};
 
-use super::gateway::{Disk, JOURNAL_LEN, STOCK, SimGateway, SimSession, Trader, begin, limits, recover};
+use super::gateway::{CREDIT_MAX, Disk, JOURNAL_LEN, STOCK, SimGateway, SimSession, Trader, begin, limits, recover};
 use super::network::{Network, Shared, SimHost, address};
 use super::script::{Disturbance, STEPS, Script};
 use super::venue::{OPENING, SimVenue};
@@ -275,8 +275,20 @@ impl<S: SimSession> World<S> {
         if long > most || short > most {
             return Err(format!("limit exceeded: {long} long and {short} short at most, {most} allowed"));
         }
+        self.check_credit()?;
         let both = self.network.borrow_mut().both_sent.take();
         self.venue.fault.take().or(both).map_or(Ok(()), Err)
+    }
+
+    /// What open orders hold and what was spent is within the credit of each side. Sales may earn
+    /// more than their limits say, as far as prices are from each other here.
+    fn check_credit(&self) -> Result<(), String> {
+        let ((buys, sells), cash) = (self.venue.open_notional(), self.venue.cash);
+        let (bought, sold) = (buys + cash.max(0), sells + (-cash).max(0));
+        if bought > CREDIT_MAX || sold > CREDIT_MAX + CREDIT_MAX / 50 {
+            return Err(format!("credit exceeded: {bought} bought and {sold} sold at most, {CREDIT_MAX} allowed"));
+        }
+        Ok(())
     }
 
     /// Limits that were lowered end no order: what the gateway has, and has on its way, may stay,
@@ -421,15 +433,17 @@ impl<S: SimSession> World<S> {
         format!("open {is_open}, {live:?}")
     }
 
-    /// Both sides, and the journal, have the same orders and the same position.
+    /// Both sides, and the journal, have the same orders, the same position and the same cash.
     fn compare(&self) -> Result<(), String> {
         let Process::Gateway(run, ..) = &self.machines[self.active].process else { return Ok(()) };
         let view = |gateway: &SimGateway<S>| {
             let orders = gateway.core().orders().live();
             let open = orders.map(|(_, it)| (it.accepted_id(), (it.side, it.leaves(), it.price())));
-            (open.collect::<std::collections::BTreeMap<_, _>>(), gateway.core().risk().position(STOCK).unwrap_or(0))
+            let risk = gateway.core().risk();
+            let open = open.collect::<std::collections::BTreeMap<_, _>>();
+            (open, risk.position(STOCK).unwrap_or(0), risk.cash())
         };
-        let theirs = (self.venue.open.clone(), self.venue.position);
+        let theirs = (self.venue.open.clone(), self.venue.position, self.venue.cash);
         let disk = run.gateway.core().journal().memory().clone();
         let limits = limits(self.limits_version, self.position_max);
         let (again, _) = recover::<S>(0, *limits, disk, KillSwitch::new())?;

@@ -53,10 +53,11 @@ pub(super) struct SimVenue {
     named: Option<OrderServer>,
     /// Messages of the account that were counted.
     counted: usize,
-    /// Live orders: side, open shares, price; and the net position.
+    /// Live orders: side, open shares, price; the net position, and what it has cost.
     pub open: BTreeMap<u64, (Side, u32, Price)>,
     sides: BTreeMap<u64, Side>,
     pub position: i64,
+    pub cash: i64,
     /// Ids of the account that have arrived.
     ids: BTreeSet<u64>,
     other_ref: u32,
@@ -100,6 +101,7 @@ impl SimVenue {
             open: BTreeMap::new(),
             sides: BTreeMap::new(),
             position: 0,
+            cash: 0,
             ids: BTreeSet::new(),
             other_ref: 0,
             fault: None,
@@ -233,10 +235,19 @@ impl SimVenue {
         }
     }
 
-    fn fill(&mut self, id: u64, qty: u32) {
-        let sign = if self.sides[&id] == Side::Buy { 1 } else { -1 };
-        self.position += sign * i64::from(qty);
+    fn fill(&mut self, id: u64, qty: u32, price: Price) {
+        let bought = bought(self.sides[&id], qty);
+        (self.position, self.cash) = (self.position + bought, self.cash + bought * price.0);
         self.reduce(id, qty);
+    }
+
+    /// What open buys and open sells may cost and earn, by their limits.
+    pub(super) fn open_notional(&self) -> (i64, i64) {
+        let open = |of: Side| -> i64 {
+            let orders = self.open.values().filter(|(side, ..)| *side == of);
+            orders.map(|(_, qty, price)| i64::from(*qty) * price.0).sum()
+        };
+        (open(Side::Buy), open(Side::Sell))
     }
 
     /// The position with all open orders of a side filled: long, short.
@@ -246,4 +257,9 @@ impl SimVenue {
         };
         (self.position + open(Side::Buy), open(Side::Sell) - self.position)
     }
+}
+
+/// Shares that a trade adds to a position.
+fn bought(side: Side, qty: u32) -> i64 {
+    if side == Side::Buy { qty.into() } else { -i64::from(qty) }
 }

@@ -6,7 +6,7 @@ use exchange_sim::{AnswerKind, NamedOrder, OrderRefusal, Protocol};
 use market::Price;
 use order_entry::fix::session::End;
 
-use super::{Line, SimVenue, TRADER};
+use super::{Line, SimVenue, TRADER, bought};
 
 impl SimVenue {
     /// Takes what was read, and has what is due sent. False where the line has ended.
@@ -62,9 +62,9 @@ impl SimVenue {
                 AnswerKind::Rejected(OrderRefusal::DuringReplay) => {
                     self.fault = Some("the gateway sent an order during the replay".to_owned());
                 }
-                AnswerKind::Executed { qty, .. } => {
-                    let sign = if order.side == market::Side::Buy { 1 } else { -1 };
-                    self.position += sign * i64::from(qty);
+                AnswerKind::Executed { qty, price, .. } => {
+                    let bought = bought(order.side, qty);
+                    (self.position, self.cash) = (self.position + bought, self.cash + bought * price.0);
                 }
                 AnswerKind::Replaced => {
                     let orig = answer.orig_cl_ord_id.as_deref().unwrap_or_default();

@@ -102,7 +102,9 @@ impl SimVenue {
                     self.open.remove(&u64::from(it.orig_user_ref.get()));
                     self.enter(it.user_ref.get().into(), order, it.state == OrderState::LIVE);
                 }
-                Outbound::OrderExecuted(it) => self.fill(it.user_ref.get().into(), it.quantity.get()),
+                Outbound::OrderExecuted(it) => {
+                    self.fill(it.user_ref.get().into(), it.quantity.get(), Price(it.price.get() as i64));
+                }
                 Outbound::OrderCanceled(it) => self.reduce(it.user_ref.get().into(), it.quantity.get()),
                 _ => (),
             }

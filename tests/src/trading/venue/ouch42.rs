@@ -40,7 +40,9 @@ impl SimVenue {
                     self.open.remove(&id(&it.previous_token));
                     self.enter(id(&it.token), order, it.state == OrderState::LIVE);
                 }
-                Outbound::Executed(it) => self.fill(id(&it.token), it.shares.get()),
+                Outbound::Executed(it) => {
+                    self.fill(id(&it.token), it.shares.get(), Price(it.price.get().into()));
+                }
                 Outbound::OrderCanceled(it) => self.reduce(id(&it.token), it.decrement.get()),
                 _ => (),
             }
