@@ -21,11 +21,9 @@ use order_entry::soupbin::{ClientConfig, Credentials};
 use order_gateway::{BookEvent, Core, CoreConfig, Gateway, Instrument, KillLine, OrderRequest, Orders, Strategy};
 
 use super::script::Protocol;
-use super::venue::{EPOCH_NS, SYMBOL};
+use super::venue::{EPOCH_NS, SYMBOLS};
 use crate::mutate::Random;
 
-/// The instrument.
-pub(super) const STOCK: InstrumentIdx = InstrumentIdx(0);
 /// The credit of each side: some hundred shares fewer than the greatest of the positions that
 /// scripts allow.
 pub(super) const CREDIT_MAX: i64 = 2_000 * 100_000;
@@ -141,7 +139,8 @@ impl Strategy for Trader {
             0..7 => {
                 let (side, price) = if side == 0 { (Side::Buy, mid - away) } else { (Side::Sell, mid + away) };
                 let instructions = self.instructions(qty);
-                let request = OrderRequest { instructions, ..OrderRequest::limit(STOCK, side, qty, Price(price)) };
+                let request =
+                    OrderRequest { instructions, ..OrderRequest::limit(book.instrument, side, qty, Price(price)) };
                 let _ = orders.send(&request);
             }
             7..11 if count > 0 => {
@@ -159,9 +158,9 @@ impl Strategy for Trader {
 /// Limits with this greatest position.
 pub(super) fn limits(version: u64, position_max: i64) -> Box<Limits> {
     let rates = RateLimits { orders: Rate::new(100_000, 100), cancels: Rate::new(100_000, 100) };
-    let mut limits = Limits::zero(1, 1, 1);
+    let mut limits = Limits::zero(SYMBOLS.len(), 1, 1);
     limits.version = version;
-    limits.instruments[0] = InstrumentLimits {
+    let of_instrument = InstrumentLimits {
         qty_max: 1_000,
         collar_bps: 500,
         spread_max_bps: 1_000,
@@ -170,8 +169,11 @@ pub(super) fn limits(version: u64, position_max: i64) -> Box<Limits> {
         short_max: position_max,
         rates,
     };
+    for idx in 0..SYMBOLS.len() {
+        limits.instruments[idx] = of_instrument;
+        limits.shortable.set(InstrumentIdx(idx as u32), true);
+    }
     (limits.ports[0], limits.units[0]) = (rates, rates);
-    limits.shortable.set(STOCK, true);
     limits.account = AccountLimits {
         buy_credit_max: CREDIT_MAX,
         sell_credit_max: CREDIT_MAX,
@@ -184,10 +186,10 @@ pub(super) fn limits(version: u64, position_max: i64) -> Box<Limits> {
 
 fn config(limits: Limits, kill: KillSwitch) -> CoreConfig {
     CoreConfig {
-        instruments: [Instrument { symbol: SYMBOL, route: Route::default() }].into(),
+        instruments: SYMBOLS.map(|symbol| Instrument { symbol, route: Route::default() }).into(),
         manager: ManagerConfig {
             kill,
-            orders: OrderCapacity { orders: 2_048, executions: 4_096, instruments: 1 },
+            orders: OrderCapacity { orders: 2_048, executions: 4_096, instruments: SYMBOLS.len() },
             recent: 64,
             ..ManagerConfig::new(limits)
         },
@@ -240,7 +242,7 @@ impl SimSession for FixClient {
             ..SessionConfig::default()
         };
         Self::new(FixClientConfig {
-            instruments: vec![SYMBOL],
+            instruments: SYMBOLS.to_vec(),
             epoch_offset_ns: EPOCH_NS,
             ..FixClientConfig::new(session)
         })
@@ -283,7 +285,7 @@ impl SimSession for Ilink3Client {
         };
         let config = ilink3::ClientConfig { keep_alive_ms: 2_000, ..ilink3::ClientConfig::new(identity) };
         let (operator, location) = (Text([b'O'; 20]), Text(*b"US,IL"));
-        Self::new(config, IlinkFirm { operator, location, party_details: 1, securities: [1].into() }, EPOCH_NS)
+        Self::new(config, IlinkFirm { operator, location, party_details: 1, securities: [1, 2].into() }, EPOCH_NS)
     }
 }
 

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use exchange_sim::{Fault, FaultPlan, FaultRule};
 use market::{Price, Side};
-use order_entry::risk::KillSwitch;
+use order_entry::risk::{InstrumentIdx, KillSwitch};
 use order_entry::session::VenueSession;
 use order_gateway::control::Command;
 use order_gateway::host::Host;
 use order_gateway::standby::{Followed, Follower, FollowerLink, StandbyLink};
 use order_gateway::{BookEvent, LineConfig, Run};
 
-use super::gateway::{CREDIT_MAX, Disk, JOURNAL_LEN, STOCK, SimGateway, SimSession, Trader, begin, limits, recover};
+use super::gateway::{CREDIT_MAX, Disk, JOURNAL_LEN, SimGateway, SimSession, Trader, begin, limits, recover};
 use super::network::{Network, Shared, SimHost, address};
 use super::script::{Disturbance, STEPS, Script};
-use super::venue::{OPENING, SimVenue};
+use super::venue::{OPENING, SYMBOLS, SimVenue};
 use crate::mutate::Random;
 
 /// Between two turns.
@@ -58,8 +58,8 @@ pub(super) struct World<S> {
     limits_version: u64,
     position_max: i64,
     position_max_ever: i64,
-    /// The greatest exposure that is right now.
-    exposure_max: i64,
+    /// The greatest exposure in each instrument that is right now.
+    exposure_max: [i64; SYMBOLS.len()],
     is_reloading: bool,
     pub takeovers: u64,
     pub restarts: u64,
@@ -97,7 +97,7 @@ impl<S: SimSession> World<S> {
             limits_version: 1,
             position_max: 1_500,
             position_max_ever: 1_500,
-            exposure_max: 1_500,
+            exposure_max: [1_500; SYMBOLS.len()],
             is_reloading: false,
             takeovers: 0,
             restarts: 0,
@@ -177,7 +177,7 @@ impl<S: SimSession> World<S> {
                 self.position_max = 500 * (1 + self.random.below(6) as i64);
                 self.position_max_ever = self.position_max_ever.max(self.position_max);
                 // What it allows holds once the gateway has taken it.
-                (self.exposure_max, self.is_reloading) = (self.position_max_ever, true);
+                (self.exposure_max, self.is_reloading) = ([self.position_max_ever; SYMBOLS.len()], true);
                 self.command(|_| Command::Limits(limits(self.limits_version, self.position_max)));
             }
         }
@@ -249,7 +249,7 @@ impl<S: SimSession> World<S> {
         run.standby = Some(StandbyLink::new(Box::new(host), LEASE, standby));
         self.active = idx;
         // What was sent before, perhaps by another machine, was right by the limits of its time.
-        self.exposure_max = self.position_max_ever;
+        self.exposure_max = [self.position_max_ever; SYMBOLS.len()];
         self.machines[idx].process = Process::Gateway(Box::new(run), sender, kill);
     }
 
@@ -261,19 +261,21 @@ impl<S: SimSession> World<S> {
         if is_trading && self.random.below(12) == 0 {
             let side = if self.random.below(2) == 0 { Side::Buy } else { Side::Sell };
             let price = Price(OPENING.0 + 100 * (self.random.below(9) as i64 - 4));
-            self.venue.trade(side, 100 * (1 + self.random.below(3) as u32), price, now_ns);
+            let instrument = self.random.below(SYMBOLS.len());
+            self.venue.trade(instrument, side, 100 * (1 + self.random.below(3) as u32), price, now_ns);
         }
         self.venue.turn(now_ns);
         for idx in 0..2 {
             self.turn_of(idx, is_trading)?;
         }
         if std::mem::take(&mut self.is_reloading) {
-            self.exposure_max = self.exposure_max_behind_reload();
+            self.exposure_max = core::array::from_fn(|instrument| self.exposure_max_behind_reload(instrument));
         }
-        let (long, short) = self.venue.worst();
-        let most = self.exposure_max;
-        if long > most || short > most {
-            return Err(format!("limit exceeded: {long} long and {short} short at most, {most} allowed"));
+        for (instrument, most) in self.exposure_max.into_iter().enumerate() {
+            let (long, short) = self.venue.worst(instrument);
+            if long > most || short > most {
+                return Err(format!("limit exceeded: {long} long and {short} short at most, {most} allowed"));
+            }
         }
         self.check_credit()?;
         let both = self.network.borrow_mut().both_sent.take();
@@ -293,11 +295,12 @@ impl<S: SimSession> World<S> {
 
     /// Limits that were lowered end no order: what the gateway has, and has on its way, may stay,
     /// and nothing may come to it.
-    fn exposure_max_behind_reload(&self) -> i64 {
+    fn exposure_max_behind_reload(&self, instrument: usize) -> i64 {
         let Process::Gateway(run, ..) = &self.machines[self.active].process else { return self.position_max_ever };
         let risk = run.gateway.core().risk();
-        let position = risk.position(STOCK).unwrap_or(0);
-        let (buys, sells) = risk.open_qty(STOCK).unwrap_or((0, 0));
+        let instrument = InstrumentIdx(instrument as u32);
+        let position = risk.position(instrument).unwrap_or(0);
+        let (buys, sells) = risk.open_qty(instrument).unwrap_or((0, 0));
         self.position_max.max(position + buys).max(sells - position)
     }
 
@@ -320,8 +323,8 @@ impl<S: SimSession> World<S> {
                     let bid = Some((Price(OPENING.0 - 100 - away), 100));
                     let offer = Some((Price(OPENING.0 + 100 + away), 100));
                     run.gateway.core_mut().feed_heard(now_ns);
-                    let book =
-                        BookEvent { instrument: STOCK, bid, offer, is_stale: false, is_halted: false, at_ns: now_ns };
+                    let instrument = InstrumentIdx(self.random.below(SYMBOLS.len()) as u32);
+                    let book = BookEvent { instrument, bid, offer, is_stale: false, is_halted: false, at_ns: now_ns };
                     run.gateway.on_book(&book);
                 }
                 is_over = run.turn(&mut report) == order_gateway::Turn::HandedOver;
@@ -433,17 +436,19 @@ impl<S: SimSession> World<S> {
         format!("open {is_open}, {live:?}")
     }
 
-    /// Both sides, and the journal, have the same orders, the same position and the same cash.
+    /// Both sides, and the journal, have the same orders, positions and cash.
     fn compare(&self) -> Result<(), String> {
         let Process::Gateway(run, ..) = &self.machines[self.active].process else { return Ok(()) };
         let view = |gateway: &SimGateway<S>| {
             let orders = gateway.core().orders().live();
-            let open = orders.map(|(_, it)| (it.accepted_id(), (it.side, it.leaves(), it.price())));
+            let open =
+                orders.map(|(_, it)| (it.accepted_id(), (it.instrument.0 as usize, it.side, it.leaves(), it.price())));
             let risk = gateway.core().risk();
             let open = open.collect::<std::collections::BTreeMap<_, _>>();
-            (open, risk.position(STOCK).unwrap_or(0), risk.cash())
+            let position = |idx| risk.position(InstrumentIdx(idx as u32)).unwrap_or(0);
+            (open, core::array::from_fn(position), risk.cash())
         };
-        let theirs = (self.venue.open.clone(), self.venue.position, self.venue.cash);
+        let theirs = (self.venue.open.clone(), self.venue.positions, self.venue.cash);
         let disk = run.gateway.core().journal().memory().clone();
         let limits = limits(self.limits_version, self.position_max);
         let (again, _) = recover::<S>(0, *limits, disk, KillSwitch::new())?;

@@ -19,8 +19,8 @@ use order_entry::soupbin::{Server, ServerConfig};
 use super::network::{Shared, SimStream};
 use super::script::Protocol;
 
-/// The instrument and its opening price.
-pub(super) const SYMBOL: Symbol = Symbol(*b"WIRE    ");
+/// The instruments, and their opening price.
+pub(super) const SYMBOLS: [Symbol; 2] = [Symbol(*b"WIRE    "), Symbol(*b"PATH    ")];
 pub(super) const OPENING: Price = Price(100_000);
 /// The time since 1970 at which the clocks begin.
 pub(super) const EPOCH_NS: u64 = 1_795_727_114_000_000_000;
@@ -53,10 +53,13 @@ pub(super) struct SimVenue {
     named: Option<OrderServer>,
     /// Messages of the account that were counted.
     counted: usize,
-    /// Live orders: side, open shares, price; the net position, and what it has cost.
-    pub open: BTreeMap<u64, (Side, u32, Price)>,
-    sides: BTreeMap<u64, Side>,
-    pub position: i64,
+    /// Live orders: instrument, side, open shares, price.
+    pub open: BTreeMap<u64, (usize, Side, u32, Price)>,
+    /// Instrument and side of each order that was accepted.
+    orders: BTreeMap<u64, (usize, Side)>,
+    /// Of each instrument.
+    pub positions: [i64; SYMBOLS.len()],
+    /// Spent less earned.
     pub cash: i64,
     /// Ids of the account that have arrived.
     ids: BTreeSet<u64>,
@@ -80,7 +83,8 @@ impl SimVenue {
             let account = AccountSettings::new(user, "SECRET").expect("6 and 10 letters at most");
             accounts.push(AccountSettings { cancel_on_disconnect: !keeps_orders, ..account });
         }
-        let settings = VenueSettings { faults, ..VenueSettings::new(vec![(SYMBOL, OPENING)], accounts) };
+        let settings =
+            VenueSettings { faults, ..VenueSettings::new(SYMBOLS.map(|symbol| (symbol, OPENING)).to_vec(), accounts) };
         let mut venue = Venue::new(settings);
         venue.open(0);
         Self {
@@ -99,8 +103,8 @@ impl SimVenue {
             },
             counted: 0,
             open: BTreeMap::new(),
-            sides: BTreeMap::new(),
-            position: 0,
+            orders: BTreeMap::new(),
+            positions: [0; SYMBOLS.len()],
             cash: 0,
             ids: BTreeSet::new(),
             other_ref: 0,
@@ -117,10 +121,10 @@ impl SimVenue {
     }
 
     /// An order of the other account.
-    pub(super) fn trade(&mut self, side: Side, qty: u32, price: Price, now_ns: u64) {
+    pub(super) fn trade(&mut self, instrument: usize, side: Side, qty: u32, price: Price, now_ns: u64) {
         self.other_ref += 1;
         let side = if side == Side::Buy { OuchSide::BUY } else { OuchSide::SELL };
-        let order = EnterOrder::new(side, SYMBOL, TimeInForce::DAY);
+        let order = EnterOrder::new(side, SYMBOLS[instrument], TimeInForce::DAY);
         let (user_ref, quantity) = (self.other_ref.into(), qty.into());
         let order = EnterOrder { user_ref, quantity, price: (price.0 as u64).into(), ..order };
         let mut message = [0; 64];
@@ -220,46 +224,55 @@ impl SimVenue {
     /// Shares of an order are open no more.
     fn reduce(&mut self, id: u64, by: u32) {
         if let Some(order) = self.open.get_mut(&id) {
-            order.1 -= by;
-            if order.1 == 0 {
+            order.2 -= by;
+            if order.2 == 0 {
                 self.open.remove(&id);
             }
         }
     }
 
     /// An order or a replace was accepted, and lives or not.
-    fn enter(&mut self, id: u64, order: (Side, u32, Price), is_live: bool) {
-        self.sides.insert(id, order.0);
+    fn enter(&mut self, id: u64, order: (usize, Side, u32, Price), is_live: bool) {
+        self.orders.insert(id, (order.0, order.1));
         if is_live {
             self.open.insert(id, order);
         }
     }
 
     fn fill(&mut self, id: u64, qty: u32, price: Price) {
-        let bought = bought(self.sides[&id], qty);
-        (self.position, self.cash) = (self.position + bought, self.cash + bought * price.0);
+        let (instrument, side) = self.orders[&id];
+        let bought = bought(side, qty);
+        self.positions[instrument] += bought;
+        self.cash += bought * price.0;
         self.reduce(id, qty);
     }
 
     /// What open buys and open sells may cost and earn, by their limits.
     pub(super) fn open_notional(&self) -> (i64, i64) {
         let open = |of: Side| -> i64 {
-            let orders = self.open.values().filter(|(side, ..)| *side == of);
-            orders.map(|(_, qty, price)| i64::from(*qty) * price.0).sum()
+            let orders = self.open.values().filter(|(_, side, ..)| *side == of);
+            orders.map(|(_, _, qty, price)| i64::from(*qty) * price.0).sum()
         };
         (open(Side::Buy), open(Side::Sell))
     }
 
-    /// The position with all open orders of a side filled: long, short.
-    pub(super) fn worst(&self) -> (i64, i64) {
+    /// The position of an instrument with all open orders of a side filled: long, short.
+    pub(super) fn worst(&self, instrument: usize) -> (i64, i64) {
         let open = |of: Side| -> i64 {
-            self.open.values().filter(|(side, ..)| *side == of).map(|(_, qty, _)| i64::from(*qty)).sum()
+            let orders = self.open.values().filter(|(own, side, ..)| (*own, *side) == (instrument, of));
+            orders.map(|(_, _, qty, _)| i64::from(*qty)).sum()
         };
-        (self.position + open(Side::Buy), open(Side::Sell) - self.position)
+        let position = self.positions[instrument];
+        (position + open(Side::Buy), open(Side::Sell) - position)
     }
 }
 
 /// Shares that a trade adds to a position.
 fn bought(side: Side, qty: u32) -> i64 {
     if side == Side::Buy { qty.into() } else { -i64::from(qty) }
+}
+
+/// The number of an instrument.
+fn instrument_of(symbol: Symbol) -> usize {
+    SYMBOLS.iter().position(|own| *own == symbol).expect("the venue has no other")
 }

@@ -6,7 +6,7 @@ use exchange_sim::{AnswerKind, NamedOrder, OrderRefusal, Protocol};
 use market::Price;
 use order_entry::fix::session::End;
 
-use super::{Line, SimVenue, TRADER, bought};
+use super::{Line, SimVenue, TRADER, bought, instrument_of};
 
 impl SimVenue {
     /// Takes what was read, and has what is due sent. False where the line has ended.
@@ -64,7 +64,8 @@ impl SimVenue {
                 }
                 AnswerKind::Executed { qty, price, .. } => {
                     let bought = bought(order.side, qty);
-                    (self.position, self.cash) = (self.position + bought, self.cash + bought * price.0);
+                    self.positions[instrument_of(order.symbol)] += bought;
+                    self.cash += bought * price.0;
                 }
                 AnswerKind::Replaced => {
                     let orig = answer.orig_cl_ord_id.as_deref().unwrap_or_default();
@@ -78,8 +79,8 @@ impl SimVenue {
                 NamedOrder { leaves: 0, .. } => {
                     self.open.remove(&id);
                 }
-                NamedOrder { side, leaves, price, .. } => {
-                    self.open.insert(id, (*side, *leaves, price.unwrap_or(Price(0))));
+                NamedOrder { symbol, side, leaves, price, .. } => {
+                    self.open.insert(id, (instrument_of(*symbol), *side, *leaves, price.unwrap_or(Price(0))));
                 }
             }
         }

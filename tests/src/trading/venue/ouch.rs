@@ -7,7 +7,7 @@ use order_entry::ouch::{OrderState, OuchError, Side as OuchSide};
 use order_entry::session::Output;
 use order_entry::soupbin::{LoginRejectReason, ServerEvent, SessionId, judge_login};
 
-use super::{Line, Protocol, SimVenue, TRADER};
+use super::{Line, Protocol, SimVenue, TRADER, instrument_of};
 
 impl SimVenue {
     /// Writes heartbeats, and the account's messages, as many as fit. False where the line has
@@ -94,12 +94,15 @@ impl SimVenue {
             let side = |side: OuchSide| if side.is_sale() { Side::Sell } else { Side::Buy };
             match message {
                 Outbound::OrderAccepted(it) => {
-                    let order = (side(it.side), it.quantity.get(), Price(it.price.get() as i64));
+                    let instrument = instrument_of(it.symbol);
+                    let order = (instrument, side(it.side), it.quantity.get(), Price(it.price.get() as i64));
                     self.enter(it.user_ref.get().into(), order, it.state == OrderState::LIVE);
                 }
                 Outbound::OrderReplaced(it) => {
-                    let order = (side(it.side), it.quantity.get(), Price(it.price.get() as i64));
-                    self.open.remove(&u64::from(it.orig_user_ref.get()));
+                    let orig = u64::from(it.orig_user_ref.get());
+                    let (instrument, _) = self.orders[&orig];
+                    let order = (instrument, side(it.side), it.quantity.get(), Price(it.price.get() as i64));
+                    self.open.remove(&orig);
                     self.enter(it.user_ref.get().into(), order, it.state == OrderState::LIVE);
                 }
                 Outbound::OrderExecuted(it) => {

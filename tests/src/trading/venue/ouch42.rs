@@ -6,7 +6,7 @@ use order_entry::Text;
 use order_entry::ouch::v42::{Inbound, Outbound};
 use order_entry::ouch::{OrderState, OuchError, Side as OuchSide};
 
-use super::{SimVenue, TRADER};
+use super::{SimVenue, TRADER, instrument_of};
 
 impl SimVenue {
     pub(super) fn receive_42(&mut self, message: &[u8], now_ns: u64) -> Result<Effect, OuchError> {
@@ -32,11 +32,13 @@ impl SimVenue {
             let id = |token: &Text<14>| id_of(token).unwrap_or(0);
             match message {
                 Outbound::OrderAccepted(it) => {
-                    let order = (side(it.side), it.shares.get(), Price(it.price.get().into()));
+                    let instrument = instrument_of(it.stock);
+                    let order = (instrument, side(it.side), it.shares.get(), Price(it.price.get().into()));
                     self.enter(id(&it.token), order, it.state == OrderState::LIVE);
                 }
                 Outbound::OrderReplaced(it) => {
-                    let order = (side(it.side), it.shares.get(), Price(it.price.get().into()));
+                    let instrument = instrument_of(it.stock);
+                    let order = (instrument, side(it.side), it.shares.get(), Price(it.price.get().into()));
                     self.open.remove(&id(&it.previous_token));
                     self.enter(id(&it.token), order, it.state == OrderState::LIVE);
                 }
