@@ -17,7 +17,7 @@ use order_entry::orders::VenueEvent;
 use order_entry::risk::{KillSwitch, LevelLimits, Rate, StrategyIdx};
 use order_gateway::control::Command;
 use order_gateway::host::{Host, Listener, Stream, Waits};
-use order_gateway::standby::{Followed, Follower, StandbyLink};
+use order_gateway::standby::{Followed, Follower, FollowerLink, StandbyLink};
 use order_gateway::{Core, CoreConfig, Gateway, KillLine, LineConfig, Run};
 
 const LEASE_NS: u64 = SECOND;
@@ -623,4 +623,96 @@ fn order_of_a_turn_that_outlasts_the_lease_does_not_leave() {
 fn what_the_venue_does_not_acknowledge_is_sent_again_for_a_lease_and_no_longer() {
     let (world, _standby) = World::followed(1 << 16);
     assert_eq!(world.given_up_after.get(), Some(Duration::from_nanos(LEASE_NS)));
+}
+
+/// A primary's machine: each connection says the same bytes, and then ends where it is `closed`.
+#[derive(Debug)]
+struct PrimaryMachine {
+    clock: Cell<u64>,
+    says: Vec<u8>,
+    is_closed: bool,
+    written: Rc<RefCell<Vec<u8>>>,
+    dials: Cell<usize>,
+}
+
+impl PrimaryMachine {
+    fn new(says: Vec<u8>, is_closed: bool) -> Self {
+        Self { clock: Cell::new(SECOND), says, is_closed, written: Rc::default(), dials: Cell::new(0) }
+    }
+}
+
+impl Host for PrimaryMachine {
+    fn now_ns(&self) -> u64 {
+        self.clock.get()
+    }
+
+    fn epoch_offset_ns(&self) -> u64 {
+        0
+    }
+
+    fn connect(&self, _to: SocketAddrV4, _waits: Waits) -> io::Result<Box<dyn Stream>> {
+        self.dials.set(self.dials.get() + 1);
+        Ok(Box::new(OfPrimary { says: self.says.clone(), is_closed: self.is_closed, written: self.written.clone() }))
+    }
+}
+
+#[derive(Debug)]
+struct OfPrimary {
+    says: Vec<u8>,
+    is_closed: bool,
+    written: Rc<RefCell<Vec<u8>>>,
+}
+
+impl Read for OfPrimary {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match HalfOpen::saying(core::mem::take(&mut self.says)).read(buffer) {
+            Err(_) if self.is_closed => Ok(0),
+            read => read,
+        }
+    }
+}
+
+impl Write for OfPrimary {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.written.borrow_mut().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Stream for OfPrimary {
+    fn reset(self: Box<Self>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn follower_link() -> FollowerLink<Vec<u8>> {
+    let follower = Follower::new(77, vec![0; 1 << 16]).unwrap();
+    FollowerLink::new(follower, SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1), None)
+}
+
+/// Its primary would be fenced for good, and wait for a person who says `alone`.
+#[test]
+fn standby_that_ends_by_an_error_says_so_to_its_primary() {
+    // Records without the header of their journal.
+    let machine = PrimaryMachine::new([&[4, 0, 0, 0, b'J'][..], &[0; 4]].concat(), false);
+    let mut link = follower_link();
+    assert!(link.turn(&machine, &mut |_: &str| ()).is_err());
+    let last_word = [0, 0, 0, 0, b'L'];
+    assert!(machine.written.borrow().ends_with(&last_word), "{:?}", machine.written.borrow());
+}
+
+#[test]
+fn primary_that_ends_each_connection_without_a_word_is_dialed_each_second_and_said_once() {
+    let machine = PrimaryMachine::new(Vec::new(), true);
+    let (mut link, mut said) = (follower_link(), Vec::new());
+    for _ in 0..300 {
+        link.turn(&machine, &mut |sentence: &str| said.push(sentence.to_owned())).unwrap();
+        machine.clock.set(machine.clock.get() + SECOND / 100);
+    }
+    assert_eq!((machine.dials.get(), said.len()), (3, 2), "{said:?}");
+    assert!(said[1].contains("the connection to the primary has ended"), "{said:?}");
 }

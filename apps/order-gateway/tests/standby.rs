@@ -271,6 +271,35 @@ fn primary_and_standby_that_leave_hand_nothing_over() {
     assert_eq!(standby.poll(u64::MAX), Some(Followed::Ended));
 }
 
+/// It would work until it is full, and then the primary would send nothing more.
+#[test]
+fn standby_with_a_smaller_journal_is_refused_before_it_has_a_record() {
+    let journal = Journal::create(vec![0; LEN], 5, 0, 0).unwrap();
+    let (mut primary, mut standby) = (Primary::new(LEASE_NS, 0), Follower::new(NAME, vec![0; LEN - 1]).unwrap());
+    primary.connected();
+    standby.connected();
+    let refusal = primary.receive(standby.to_send(), &journal).unwrap_err();
+    let sizes = "room for 65535 bytes, and the primary's has 65536";
+    assert!(refusal.contains(sizes), "{refusal}");
+    assert!(standby.receive(primary.to_send(), LEASE_NS).unwrap_err().contains(sizes), "it is told why");
+    assert_eq!((standby.journal().is_none(), standby.poll(u64::MAX)), (true, None));
+    assert_eq!(primary.poll(LEASE_NS, &journal), None, "nobody follows");
+}
+
+/// An older standby sends no room, and is taken as before.
+#[test]
+fn standby_that_does_not_say_its_room_is_taken() {
+    let journal = Journal::create(vec![0; LEN], 5, 0, 0).unwrap();
+    let (mut primary, mut standby) = (Primary::new(LEASE_NS, 0), Follower::new(NAME, vec![0; LEN - 1]).unwrap());
+    primary.connected();
+    standby.connected();
+    let mut older = standby.to_send().to_vec();
+    let room = older.len() - 8;
+    older[room..].fill(0);
+    assert_eq!(primary.receive(&older, &journal).unwrap(), None);
+    assert_eq!(primary.poll(LEASE_NS, &journal), Some(PrimaryEvent::Attached(NAME)));
+}
+
 #[test]
 fn copy_of_another_journal_is_refused() {
     let (journal, _, mut standby) = attached();

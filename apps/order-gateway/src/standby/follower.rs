@@ -2,7 +2,7 @@
 
 use order_entry::journal::{Entry, HEADER_LEN, Journal, JournalError, Record};
 
-use super::frame::{Frame, take_frames};
+use super::frame::{Frame, take_frames, too_small};
 use super::promise::{Followed, Promise};
 use order_entry::journal::JournalMemory;
 
@@ -46,7 +46,7 @@ impl<M: JournalMemory> Follower<M> {
         self.out.clear();
         let (journal, end) = match &self.copy {
             Some(Copy::Journal(journal)) => (journal.id(), journal.end() as u64),
-            _ => (0, 0),
+            _ => (0, self.room()),
         };
         Frame::Follow { standby: self.standby, journal, end }.emit(&mut self.out);
     }
@@ -89,9 +89,20 @@ impl<M: JournalMemory> Follower<M> {
             }
             Frame::HandOver => self.promise.say(Followed::TakeOver),
             Frame::Leave => self.promise.say(Followed::Ended),
+            Frame::TooSmall { needed } => return Err(too_small(self.room(), needed)),
             frame => return Err(format!("the primary sent {frame:?}, which is none of its messages")),
         }
         Ok(())
+    }
+
+    /// Bytes of the copy's memory.
+    fn room(&self) -> u64 {
+        let len = match &self.copy {
+            Some(Copy::Journal(journal)) => journal.memory().as_ref().len(),
+            Some(Copy::Empty(memory)) => memory.as_ref().len(),
+            None => 0,
+        };
+        len as u64
     }
 
     fn begin(&mut self, header: &[u8]) -> Result<(), String> {

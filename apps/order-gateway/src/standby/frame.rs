@@ -9,8 +9,12 @@ const HEAD: usize = 5;
 /// What a frame says. Numbers are little endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Frame<'a> {
-    /// To the primary: who follows, and what it has: the journal's id, 0 for none, and its end.
+    /// To the primary: who follows, and what it has: the journal's id and its end. Without a
+    /// journal the id is 0, and `end` the room for one, which an older primary ignores and an older
+    /// standby leaves at 0.
     Follow { standby: u64, journal: u64, end: u64 },
+    /// To a standby that said its room: the primary's journal has so many bytes, which are more.
+    TooSmall { needed: u64 },
     /// To the standby: the journal's file header.
     Header(&'a [u8]),
     /// To the standby: records.
@@ -72,6 +76,7 @@ impl<'a> Frame<'a> {
         let mut end_words = [0; 7];
         let (kind, numbers, bytes): (u8, &[u64], &[u8]) = match self {
             Self::Follow { standby, journal, end } => (b'F', &[standby, journal, end], &[]),
+            Self::TooSmall { needed } => (b'S', &[needed], &[]),
             Self::Header(bytes) => (b'H', &[], bytes),
             Self::Records(bytes) => (b'J', &[], bytes),
             Self::Renew { asked_ns, lease_ns } => (b'R', &[asked_ns, lease_ns], &[]),
@@ -114,6 +119,7 @@ impl<'a> Frame<'a> {
         let numbers = (number(0), number(1), number(2));
         let frame = match (kind, len, numbers) {
             (b'F', 24, (Some(standby), Some(journal), Some(end))) => Self::Follow { standby, journal, end },
+            (b'S', 8, (Some(needed), ..)) => Self::TooSmall { needed },
             (b'H', ..) => Self::Header(content),
             (b'J', ..) => Self::Records(content),
             (b'R', 16, (Some(asked_ns), Some(lease_ns), _)) => Self::Renew { asked_ns, lease_ns },
@@ -136,6 +142,15 @@ impl<'a> Frame<'a> {
         };
         Ok(Some((frame, HEAD + len)))
     }
+}
+
+/// Why a copy of `room` bytes cannot follow a journal of `needed` bytes: it would be full when that
+/// one is not.
+pub(super) fn too_small(room: u64, needed: u64) -> String {
+    format!(
+        "the standby's journal has room for {room} bytes, and the primary's has {needed}: give the standby an empty file \
+         of the same `megabytes`"
+    )
 }
 
 /// Takes each whole frame from the front of `pending`.

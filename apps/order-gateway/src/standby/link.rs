@@ -29,7 +29,8 @@ const RETRY_NS: u64 = RETRY.as_nanos() as u64;
 const WAITS: Waits = Waits { connect: Duration::from_millis(100), read: Duration::from_millis(5) };
 
 /// A mirror that ends a connection without a grant is dialed again after this time: it would refuse
-/// the next one too, and each costs the thread of the orders a queue pair.
+/// the next one too, and each costs the thread of the orders a queue pair. So is a primary that
+/// ends a connection without a word.
 const PAUSE_NS: u64 = 1_000_000_000;
 
 /// A standby has all records within this time, or does not take over: meanwhile no cancel leaves,
@@ -237,7 +238,12 @@ impl StandbyLink {
             Ok(0) => return Err("it was closed".to_owned()),
             Ok(len) => {
                 self.heard_at_ns = now_ns;
-                let last_word = self.primary.receive(&buffer[..len], journal)?;
+                let received = self.primary.receive(&buffer[..len], journal);
+                if received.is_err() {
+                    // What it is told of the reason, as far as its socket takes it.
+                    let _ = self.flush();
+                }
+                let last_word = received?;
                 if last_word.is_some() {
                     self.part(now_ns);
                     return Ok(last_word);
@@ -357,6 +363,10 @@ pub struct FollowerLink<M> {
     stream: Option<Box<dyn Stream>>,
     retry_at_ns: u64,
     heard_at_ns: u64,
+    /// The primary has said something on this connection.
+    is_heard: bool,
+    /// Why the last connection ended without a word of the primary, until there is one.
+    ended: String,
     buffer: Vec<u8>,
 }
 
@@ -364,7 +374,9 @@ impl<M: JournalMemory> FollowerLink<M> {
     /// A standby of the primary at this address that is not connected. Where there is a `secret`,
     /// both ends prove it before anything else.
     pub fn new(follower: Follower<M>, primary: SocketAddrV4, secret: Option<Secret>) -> Self {
-        Self { follower, primary, secret, stream: None, retry_at_ns: 0, heard_at_ns: 0, buffer: vec![0; READ_LEN] }
+        let (stream, retry_at_ns, heard_at_ns, buffer) = (None, 0, 0, vec![0; READ_LEN]);
+        let (is_heard, ended) = (false, String::new());
+        Self { follower, primary, secret, stream, retry_at_ns, heard_at_ns, is_heard, ended, buffer }
     }
 
     /// Whether there is a connection.
@@ -382,7 +394,8 @@ impl<M: JournalMemory> FollowerLink<M> {
     ///
     /// # Errors
     ///
-    /// The copy is none of the primary's journal, or has no room for it.
+    /// The copy is none of the primary's journal, or has no room for it. The primary is told that
+    /// this standby leaves: it would be fenced otherwise.
     pub fn turn(&mut self, host: &dyn Host, report: &mut impl FnMut(&str)) -> Result<Option<Followed>, String> {
         if self.stream.is_none() && host.now_ns() >= self.retry_at_ns {
             self.retry_at_ns = host.now_ns().saturating_add(RETRY_NS);
@@ -392,19 +405,38 @@ impl<M: JournalMemory> FollowerLink<M> {
             });
             if self.stream.is_some() {
                 self.follower.connected();
-                self.heard_at_ns = host.now_ns();
-                report(&format!("follows {}", self.primary));
+                (self.heard_at_ns, self.is_heard) = (host.now_ns(), false);
+                if self.ended.is_empty() {
+                    report(&format!("follows {}", self.primary));
+                }
             }
         }
         match self.exchange(host) {
             Ok(()) => (),
-            Err(End::Copy(why)) => return Err(why),
-            Err(End::Line(error)) => {
-                report(&format!("the connection to the primary has ended: {error}"));
-                self.stream = None;
+            Err(End::Copy(why)) => {
+                self.leave();
+                return Err(why);
             }
+            Err(End::Line(error)) => self.lose(error.to_string(), host.now_ns(), report),
+        }
+        if self.is_heard && !self.ended.is_empty() {
+            self.ended.clear();
+            report(&format!("follows {}", self.primary));
         }
         Ok(self.follower.poll(host.now_ns()))
+    }
+
+    /// The connection has ended. A primary that ends each without a word does so for a reason that
+    /// stays: it is dialed again after a while, and a reason that comes again is said once.
+    fn lose(&mut self, why: String, now_ns: u64, report: &mut impl FnMut(&str)) {
+        self.stream = None;
+        if self.is_heard || self.ended != why {
+            report(&format!("the connection to the primary has ended: {why}"));
+        }
+        if !self.is_heard {
+            self.ended = why;
+            self.retry_at_ns = now_ns.saturating_add(PAUSE_NS);
+        }
     }
 
     fn exchange(&mut self, host: &dyn Host) -> Result<(), End> {
@@ -413,7 +445,7 @@ impl<M: JournalMemory> FollowerLink<M> {
         match stream.read(&mut self.buffer) {
             Ok(0) => return Err(End::Line(io::ErrorKind::UnexpectedEof.into())),
             Ok(len) => {
-                self.heard_at_ns = host.now_ns();
+                (self.heard_at_ns, self.is_heard) = (host.now_ns(), true);
                 self.follower.receive(&self.buffer[..len], host.now_ns()).map_err(End::Copy)?;
             }
             // Behind a promise silence ends in a take-over. Before one, the host of the primary may

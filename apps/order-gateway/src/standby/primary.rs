@@ -2,7 +2,7 @@
 
 use order_entry::journal::{HEADER_LEN, Journal};
 
-use super::frame::{CONTENT_MAX, Frame, LastRecord, RdmaEnd, take_frames};
+use super::frame::{CONTENT_MAX, Frame, LastRecord, RdmaEnd, take_frames, too_small};
 use super::promise::{ALIVE_NS, SILENCE_NS};
 use order_entry::journal::JournalMemory;
 
@@ -241,6 +241,7 @@ impl Primary {
                 if !is_part(follows.acknowledged, last, journal) {
                     return Err(ANOTHER.to_owned());
                 }
+                fits(len, journal, &mut self.out)?;
                 let len = usize::try_from(len).unwrap_or(usize::MAX);
                 follows.memory = Some(Memory { address, rkey, len, from: follows.acknowledged, end });
             }
@@ -265,11 +266,19 @@ impl Primary {
     }
 
     /// Where the records begin that the standby lacks.
-    fn admit<M: JournalMemory>(&self, standby: u64, id: u64, end: u64, journal: &Journal<M>) -> Result<usize, String> {
+    fn admit<M: JournalMemory>(
+        &mut self,
+        standby: u64,
+        id: u64,
+        end: u64,
+        journal: &Journal<M>,
+    ) -> Result<usize, String> {
         if self.standby != 0 && self.standby != standby {
             return Err("another standby may still take over: say `alone` when it does not run".to_owned());
         }
         match (id, usize::try_from(end)) {
+            // An older standby does not say its room. The memory of one that is written comes later.
+            (0, _) if end > 0 && self.way == Way::Frames => fits(end, journal, &mut self.out).map(|()| HEADER_LEN),
             (0, _) => Ok(HEADER_LEN),
             (id, Ok(end)) if id == journal.id() && (HEADER_LEN..=journal.end()).contains(&end) => Ok(end),
             _ => Err(ANOTHER.to_owned()),
@@ -350,6 +359,17 @@ impl Way {
             Self::Unfenced => false,
         }
     }
+}
+
+/// Refuses a copy whose `room` is less than the journal's: it would work until it is full, and then
+/// nothing more would be sent.
+fn fits<M: JournalMemory>(room: u64, journal: &Journal<M>, out: &mut Vec<u8>) -> Result<(), String> {
+    let needed = journal.memory().as_ref().len() as u64;
+    if room >= needed {
+        return Ok(());
+    }
+    Frame::TooSmall { needed }.emit(out);
+    Err(too_small(room, needed))
 }
 
 /// Whether a copy that ends at `end` with the record `last` has the history of this journal. A sum
@@ -563,6 +583,22 @@ mod tests {
         assert!(!primary.may_send(u64::MAX / 2));
         primary.alone();
         assert!(primary.may_send(u64::MAX / 2));
+    }
+
+    /// It would be full in mid-day, and nothing more would be sent.
+    #[test]
+    fn mirror_with_less_memory_than_the_journal_has_is_refused_by_both_numbers() {
+        let (journal, mut primary) = (journal(), Primary::writing(LEASE_NS, 0, true));
+        let end = RdmaEnd { qpn: 1, psn: 1, mtu: 3, ip: Ipv4Addr::LOCALHOST };
+        primary.connected();
+        say(&mut primary, Frame::Follow { standby: 7, journal: 0, end: 0 }, &journal);
+        let mut bytes = Vec::new();
+        Frame::Memory { address: 1 << 40, rkey: 9, len: 4_095, end, last: LastRecord::default() }.emit(&mut bytes);
+        let refusal = primary.receive(&bytes, &journal).expect_err("it is too small");
+        assert!(refusal.contains("room for 4095 bytes, and the primary's has 4096"), "{refusal}");
+        assert_eq!(primary.take_memory(), None);
+        let told = Frame::parse(primary.to_send()).map(|frame| frame.map(|(frame, _)| frame));
+        assert_eq!(told, Ok(Some(Frame::TooSmall { needed: 4_096 })));
     }
 
     #[test]

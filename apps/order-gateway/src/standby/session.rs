@@ -81,6 +81,9 @@ impl Session {
             Frame::HandOver | Frame::Leave if promise.has_promised() => Err(LEFT_EARLY.to_owned()),
             Frame::HandOver | Frame::Leave => Err(LEFT.to_owned()),
             Frame::Alive => Ok(Asked::Nothing),
+            Frame::TooSmall { needed } => Err(format!(
+                "its journal has {needed} bytes, and this copy less: give the mirror an empty file of the same `megabytes`"
+            )),
             frame => Err(format!("it sent {frame:?}, which is none of the messages of a mirrored primary")),
         }
     }
