@@ -30,6 +30,7 @@ mod memory;
 mod orders;
 mod quotes;
 mod rdma_port;
+pub mod remains;
 mod run;
 mod speaker;
 mod stamps;

@@ -27,6 +27,7 @@ use order_gateway::drop_copy::DropCopyLine;
 use order_gateway::host::Host;
 use order_gateway::kernel::{Kernel, dial, join, listen, stamp_received};
 use order_gateway::latency::{Latency, Stage};
+use order_gateway::remains::{put_aside, remains_of, sentence_of};
 use order_gateway::standby::{Followed, MirrorPolicy, Role, StandbyLink, follow, hold, mirror_address, proven};
 use order_gateway::wire::{WireHost, WirePort};
 use order_gateway::{
@@ -51,6 +52,8 @@ const PATH: &str = "check `path` and `megabytes` of [journal]";
 const ANOTHER: &str = "give [journal] another `path`, or delete the file if no order in it matters";
 const NEWER: &str = "start the version of order-gateway that wrote it, or a newer one";
 const MISSING: &str = "give the symbol an [[instruments]] in the file of limits";
+const MISSING_STRATEGY: &str =
+    "give it its [[strategies]] in the file of limits again, under this name; it may go when none of its orders lives";
 const OLDER: &str = "read the file of limits: raise its `version` above the journal's where it is the one to trade by";
 const OLDER_TAKEN: &str = "the file of limits is older than the limits that were in force: this gateway takes over \
                            disarmed, and cancels; compare, raise the file's `version`, `reload`, and arm";
@@ -229,7 +232,8 @@ fn trade_by<S: VenueSession>(
     taken_over: Option<bool>,
 ) -> Result<(), Error> {
     let kill = KillSwitch::new();
-    let (mut core, file, replayed) = core(session, (config, limits), (&kill, taken_over.is_some()), &kernel)?;
+    let (mut core, file, replayed, is_damaged) =
+        core(session, (config, limits), (&kill, taken_over.is_some()), &kernel)?;
     core.note_limits(kernel.now_ns());
     for (instrument, position) in limits.opening_positions() {
         core.set_opening_position(instrument, position, kernel.now_ns());
@@ -244,7 +248,7 @@ fn trade_by<S: VenueSession>(
         if is_older {
             say(OLDER_TAKEN);
         }
-        if arms && replayed.is_armed() && !is_older {
+        if arms && replayed.is_armed() && !is_older && !is_damaged {
             core.arm(kernel.now_ns());
         }
     }
@@ -395,16 +399,18 @@ fn mirror_link(section: &MirrorConfig, standby: u64, helpers: &mut Vec<Helper>) 
     StandbyLink::mirrored(dialer, (port, section.policy()), section.lease(), standby)
 }
 
-/// The core with its journal, the journal's file, and what its replay found.
+/// The core with its journal, the journal's file, what its replay found, and whether the journal
+/// lacks records.
 fn core<S: VenueSession>(
     session: S,
     (config, limits): (&Config, &LimitsFile),
     (kill, is_take_over): (&KillSwitch, bool),
     kernel: &Kernel,
-) -> Result<(Core<S, MappedFile>, fs::File, Rebuild), Error> {
+) -> Result<(Core<S, MappedFile>, fs::File, Rebuild, bool), Error> {
     let journal = &config.journal;
-    let (memory, existed) = MappedFile::open(&journal.path, journal.len(), journal.sync())
+    let (mut memory, existed) = MappedFile::open(&journal.path, journal.len(), journal.sync())
         .map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
+    let is_damaged = existed && put_remains_aside(&mut memory, &journal.path);
     let file = memory.file().map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
     let core_config = CoreConfig {
         instruments: limits.instruments(),
@@ -424,6 +430,7 @@ fn core<S: VenueSession>(
         let (core, rebuild) = recovered.map_err(|error| {
             let way_on = match error {
                 JournalError::Missing(_) => MISSING,
+                JournalError::MissingStrategy(_) => MISSING_STRATEGY,
                 JournalError::StoppedStrategy(_) => STOPPED,
                 JournalError::StaleLimits { .. } => OLDER,
                 JournalError::Unknown(_) | JournalError::Version(_) => NEWER,
@@ -433,14 +440,33 @@ fn core<S: VenueSession>(
         })?;
         let RebuildCounts { applied, refused, .. } = rebuild.counts();
         say(&format!("replayed the journal {}: {applied} records applied, {refused} refused", journal.path.display()));
-        return Ok((core, file, rebuild));
+        return Ok((core, file, rebuild, is_damaged));
     }
     let id = kernel.epoch_offset_ns() ^ u64::from(std::process::id()) << 40;
     let journal = Journal::create(memory, id, kernel.epoch_offset_ns(), journal.reserve())
         .map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
     // A power cut must not leave a file that is no journal.
     journal.memory().sync(journal.end()).map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
-    Ok((Core::new(core_config, session, journal), file, Rebuild::new()))
+    Ok((Core::new(core_config, session, journal), file, Rebuild::new(), false))
+}
+
+/// Says what lies behind the journal's last good record, and keeps it. Whether records are missing:
+/// the process goes on, because orders may live and somebody must be able to cancel them, and a
+/// person arms.
+fn put_remains_aside(memory: &mut MappedFile, path: &Path) -> bool {
+    match put_aside(memory, path) {
+        Ok(None) => false,
+        Ok(Some((remains, aside))) => {
+            say(&format!("{}; they are in {}", sentence_of(&remains), aside.display()));
+            remains.is_damage
+        }
+        Err(error) => {
+            let remains = remains_of(memory.as_ref());
+            let sentence = remains.as_ref().map_or_else(String::new, sentence_of);
+            say(&format!("{sentence}; they could not be kept in a file beside it: {error}"));
+            remains.is_some_and(|remains| remains.is_damage)
+        }
+    }
 }
 
 fn start_audit(path: &Path) -> Result<Audit, Error> {
@@ -486,7 +512,11 @@ fn show_journal(path: &Path, reasons: Option<ReasonCodes>) -> Result<(), Error> 
     let memory = fs::read(path).map_err(|error| Error::at("journal", path, error, CHECK))?;
     let written = journal_csv(&memory, reasons, BufWriter::new(io::stdout().lock()))
         .map_err(|error| Error::at("journal", path, error, CHECK))?;
-    written.map_err(|error| Error::failed(format!("the output: {error}")))
+    written.map_err(|error| Error::failed(format!("the output: {error}")))?;
+    if let Some(remains) = remains_of(&memory) {
+        say(&sentence_of(&remains));
+    }
+    Ok(())
 }
 
 fn show_audit(path: &Path) -> Result<(), Error> {

@@ -66,6 +66,9 @@ impl MappedFile {
                 file.set_len(0)?;
                 return Err(error.into());
             }
+            // Else a power cut may take the name, and the day's journal with it.
+            file.sync_all()?;
+            sync_directory(path)?;
         }
         // SAFETY: invariants 1 and 2: the file is locked, and the mapping has one owner. Safe code
         // would have to write with a system call for each record.
@@ -77,6 +80,12 @@ impl MappedFile {
     pub fn file(&self) -> io::Result<File> {
         self.file.try_clone()
     }
+}
+
+/// Has the name of the file at `path` on the disk.
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()
 }
 
 /// A mapped file whose bytes are a region, which a peer may write.

@@ -132,3 +132,30 @@ fn journal_prints_as_csv() {
     journal_csv(journal.memory(), None, &mut csv).unwrap().unwrap();
     assert_eq!(String::from_utf8(csv).unwrap(), "number,ns,entry\n1,7,\"Armed(true)\"\n");
 }
+
+#[test]
+fn journal_command_says_that_records_lie_behind_a_bad_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("journal");
+    let mut journal = Journal::create(vec![0; 8_192], 1, 0, 0).unwrap();
+    let mut starts = Vec::new();
+    for _ in 0..9 {
+        starts.push(journal.end());
+        journal.append(14, Stamp::default(), b"").unwrap();
+    }
+    let said = |memory: &[u8]| {
+        std::fs::write(&path, memory).unwrap();
+        let command =
+            std::process::Command::new(env!("CARGO_BIN_EXE_order-gateway")).arg("journal").arg(&path).output();
+        let output = command.unwrap();
+        assert!(output.status.success());
+        let lines = String::from_utf8(output.stdout).unwrap().lines().count();
+        (lines, String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(said(journal.memory()), (10, String::new()));
+    let mut damaged = journal.memory().clone();
+    damaged[starts[4]] ^= 1;
+    let (lines, sentence) = said(&damaged);
+    assert_eq!(lines, 5);
+    assert!(sentence.contains(&format!("the journal is damaged at position {}", starts[4])), "{sentence}");
+}

@@ -449,6 +449,52 @@ fn strategy_that_is_stopped_is_found_by_its_name_wherever_it_stands_after_a_rest
     assert!(again(&core, ["joiner", "renamed"]).is_ok());
 }
 
+/// Deleting all sections took the stop with them.
+#[test]
+fn strategy_that_is_stopped_is_not_forgotten_with_all_sections() {
+    let mut config = with_strategies(&KillSwitch::new());
+    config.manager.strategies = ["joiner", "taker"].map(|name| StrategyName::zero_padded(name).unwrap()).into();
+    let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
+    let mut core = Core::new(config, Line::new(), journal);
+    assert!(core.kill_strategy(StrategyIdx(1), SECOND));
+    let journal = core.journal().memory().clone();
+    let recovered = Core::recover(common::config(&KillSwitch::new()), Line::new(), journal, RESERVE);
+    assert!(matches!(recovered, Err(JournalError::StoppedStrategy(_))));
+}
+
+/// They were another one's, by its place in the file of limits.
+#[test]
+fn orders_stay_their_strategy_s_where_its_place_in_the_limits_is_another_one() {
+    let named = |names: [&str; 2]| {
+        let mut config = with_strategies(&KillSwitch::new());
+        config.manager.strategies = names.map(|name| StrategyName::zero_padded(name).unwrap()).into();
+        config
+    };
+    let again = |core: &Core<Line, Vec<u8>>, names| {
+        Core::recover(named(names), Line::new(), core.journal().memory().clone(), RESERVE).map(|(core, _)| core)
+    };
+    let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
+    let mut gateway = Gateway::new(Buyer::default(), Core::new(named(["joiner", "taker"]), Line::new(), journal));
+    gateway.core_mut().arm(SECOND);
+    assert_eq!(order(&mut gateway, 1, 10, SECOND), Ok(1));
+    say(&mut gateway, 1, VenueEvent::Accepted { venue_id: 901 }, SECOND);
+    let moved = again(gateway.core(), ["taker", "joiner"]).unwrap();
+    assert_eq!(moved.orders().live().next().unwrap().1.strategy, StrategyIdx(0));
+    let JournalError::MissingStrategy(missing) = again(gateway.core(), ["joiner", "renamed"]).unwrap_err() else {
+        panic!("its order lives")
+    };
+    assert_eq!((missing.name, missing.orders), (StrategyName::zero_padded("taker").unwrap(), 1));
+    // What comes behind is of the new places, and what was before keeps its strategy.
+    let mut gateway = Gateway::new(Buyer::default(), moved);
+    gateway.core_mut().arm(2 * SECOND);
+    assert_eq!(order(&mut gateway, 1, 11, 4 * SECOND), Ok(2));
+    for (names, places) in [(["taker", "joiner"], [0, 1]), (["joiner", "taker"], [1, 0])] {
+        let core = again(gateway.core(), names).unwrap();
+        let strategies: Vec<_> = core.orders().live().map(|(_, order)| order.strategy.0).collect();
+        assert_eq!(strategies, places, "{names:?}");
+    }
+}
+
 #[test]
 fn replace_of_a_strategy_that_is_stopped_is_refused() {
     let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();

@@ -156,6 +156,14 @@ pub enum Entry {
         /// It was stopped.
         is_stopped: bool,
     },
+    /// From here on orders that name this position are the strategy's. Where a journal says nothing
+    /// of a position, positions hold, as in one of an older program.
+    Declared {
+        /// Its name; [`NO_NAME`] where the position has none any more.
+        name: StrategyName,
+        /// Its position in the limits.
+        strategy: StrategyIdx,
+    },
 }
 
 impl Entry {
@@ -182,6 +190,7 @@ impl Entry {
             Self::Unread { .. } => 15,
             Self::Opening { .. } => 16,
             Self::Strategy { .. } => 17,
+            Self::Declared { .. } => 18,
         }
     }
 
@@ -235,6 +244,10 @@ impl Entry {
                 if name != NO_NAME {
                     out.put(name.0);
                 }
+            }
+            Self::Declared { name, strategy } => {
+                out.put(strategy.0.to_le_bytes());
+                out.put(name.0);
             }
         }
         out.0
@@ -291,6 +304,10 @@ impl Entry {
                 let is_stopped = from.u8()? != 0;
                 let name = if from.0.is_empty() { NO_NAME } else { Text(from.take()?) };
                 Self::Strategy { name, strategy, is_stopped }
+            }
+            18 => {
+                let strategy = StrategyIdx(u16::from_le_bytes(from.take()?));
+                Self::Declared { name: Text(from.take()?), strategy }
             }
             _ => return None,
         };

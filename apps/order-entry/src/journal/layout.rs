@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::entry::StrategyName;
 use super::instruments::MissingInstrument;
+use super::strategies::MissingStrategy;
 
 /// Bytes before the first record.
 pub const HEADER_LEN: usize = 64;
@@ -82,6 +83,8 @@ pub enum JournalError {
     HeaderSum,
     /// The run has no limits for an instrument of which the journal has shares or live orders.
     Missing(MissingInstrument),
+    /// The run has no limits for a strategy of which the journal has live orders.
+    MissingStrategy(MissingStrategy),
     /// The run has no limits for a strategy that was stopped.
     StoppedStrategy(StrategyName),
     /// So many records are of kinds that this program does not know.
@@ -105,6 +108,7 @@ impl fmt::Display for JournalError {
             }
             Self::HeaderSum => f.write_str("the sum of the journal's header is wrong"),
             Self::Missing(missing) => missing.fmt(f),
+            Self::MissingStrategy(missing) => missing.fmt(f),
             Self::StoppedStrategy(name) => {
                 write!(f, "there are no limits for the strategy {name}, which is stopped in the journal")
             }

@@ -22,6 +22,7 @@ mod layout;
 mod memory;
 mod reader;
 mod rebuild;
+mod strategies;
 mod units;
 mod writer;
 
@@ -30,8 +31,9 @@ pub use entry::{Entry, EntryBytes, Intent, NO_NAME, SessionMark, StrategyName};
 pub use instruments::MissingInstrument;
 pub use layout::{HEADER_LEN, JournalError, PAYLOAD_MAX, RECORD_HEADER_LEN};
 pub use memory::JournalMemory;
-pub use reader::{Mark, Record, Records, Tail};
+pub use reader::{Mark, Record, Records, Remains, Tail};
 pub use rebuild::{Killed, Rebuild, RebuildCounts};
+pub use strategies::MissingStrategy;
 pub use units::{MessageNumber, UnitNumbers};
 pub use writer::{Full, Journal, Recovery, Stamp};
 

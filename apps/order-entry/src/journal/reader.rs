@@ -31,6 +31,18 @@ pub enum Tail {
     Torn,
 }
 
+/// Bytes behind the last good record that are no zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remains {
+    /// Where they begin: behind the last good record.
+    pub start: usize,
+    /// As many as there are up to the last one that is no zero.
+    pub len: usize,
+    /// They are more than one record that was cut short: records that were whole once lie behind a
+    /// damaged one, or behind a page that a power cut took.
+    pub is_damage: bool,
+}
+
 /// The records of a journal, in order. An iterator that ends at the first bad one.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
@@ -115,6 +127,20 @@ impl<'a> Records<'a> {
             Some(header) if header.iter().all(|byte| *byte == 0) => Tail::Clean,
             _ => Tail::Torn,
         }
+    }
+
+    /// What lies behind the last record, other than zeros. Ask it when the iterator has ended. Costs
+    /// a look at all of the memory that is left.
+    pub fn remains(&self) -> Option<Remains> {
+        const ZEROS: [u8; 4_096] = [0; 4_096];
+        let rest = &self.memory[self.end..];
+        let last = rest.chunks(ZEROS.len()).rposition(|chunk| *chunk != ZEROS[..chunk.len()])?;
+        let before = last * ZEROS.len();
+        let len = before + rest[before..rest.len().min(before + ZEROS.len())].iter().rposition(|byte| *byte != 0)? + 1;
+        let next = self.header().map_or(0, |header| header.len.get() as usize);
+        // A header that says too much was never one of ours.
+        let next = if next > PAYLOAD_MAX { RECORD_HEADER_LEN } else { record_len(next) };
+        Some(Remains { start: self.end, len, is_damage: len > next })
     }
 
     /// Whether a whole record follows that is none of this journal, rather than a part of one.

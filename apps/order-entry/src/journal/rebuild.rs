@@ -2,12 +2,13 @@
 
 use market::Symbol;
 
-use super::entry::{Entry, Intent, NO_NAME, SessionMark, StrategyName};
+use super::entry::{Entry, Intent, SessionMark, StrategyName};
 use super::instruments::{Instruments, MissingInstrument};
 use super::reader::Record;
+use super::strategies::{MissingStrategy, Strategies};
 use super::units::UnitNumbers;
 use crate::orders::{OrderKey, OrderTable, RequestError};
-use crate::risk::{InstrumentIdx, KillCause, RiskGate, StrategyIdx};
+use crate::risk::{InstrumentIdx, KillCause, RiskGate};
 
 /// What a replay met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,12 +31,9 @@ const SENT_NS: u64 = 0;
 pub struct Rebuild {
     counts: RebuildCounts,
     instruments: Instruments,
-    /// The names of this run's strategies, by position.
-    strategies: Box<[StrategyName]>,
+    strategies: Strategies,
     /// What this run adds to its clock for the journal's times; `None` where that is not known.
     epoch_offset_ns: Option<u64>,
-    /// Strategies that are stopped, and that this run does not have.
-    stopped_others: Vec<StrategyName>,
     session: SessionMark,
     units: UnitNumbers,
     limits_version: u64,
@@ -63,7 +61,7 @@ impl Rebuild {
     /// Before the first record, with the symbols of this run's instruments by position, and the
     /// names of its strategies: those of the journal may have had others.
     pub fn of(symbols: &[Symbol], strategies: &[StrategyName]) -> Self {
-        Self { instruments: Instruments::new(symbols), strategies: strategies.into(), ..Self::default() }
+        Self { instruments: Instruments::new(symbols), strategies: Strategies::new(strategies), ..Self::default() }
     }
 
     /// The same in a process that adds this to its clock for the time since 1970. An order that was
@@ -143,7 +141,11 @@ impl Rebuild {
                 true
             }
             Entry::Strategy { name, strategy, is_stopped } => {
-                self.strategy(name, strategy, is_stopped, gate);
+                self.strategies.stop((name, strategy), is_stopped, gate);
+                true
+            }
+            Entry::Declared { name, strategy } => {
+                self.strategies.declare(name, strategy);
                 true
             }
             Entry::Gap => {
@@ -162,21 +164,6 @@ impl Rebuild {
             self.counts.applied += 1;
         } else {
             self.counts.refused += 1;
-        }
-    }
-
-    /// The strategy is found by its name. Where the journal has none, or the run has none,
-    /// positions hold; limits that have no such position refuse its orders by themselves.
-    fn strategy(&mut self, name: StrategyName, at: StrategyIdx, is_stopped: bool, gate: &mut RiskGate) {
-        let mut set = |at| if is_stopped { gate.stop_strategy(at) } else { gate.resume_strategy(at) };
-        // One that has no limits needs no stop.
-        if name == NO_NAME || self.strategies.is_empty() {
-            _ = set(at);
-        } else if let Some(place) = self.strategies.iter().position(|own| *own == name) {
-            _ = set(StrategyIdx(place as u16));
-        } else {
-            self.stopped_others.retain(|other| *other != name);
-            self.stopped_others.extend(is_stopped.then_some(name));
         }
     }
 
@@ -210,20 +197,36 @@ impl Rebuild {
                 let instrument = self.instruments.find(symbol, instrument);
                 self.session.next_id = self.session.next_id.max(id.saturating_add(1));
                 let slot = table.restore_order(id, (instrument, side), (qty, price), SENT_NS);
-                let Ok(slot) = slot else { return false };
+                let Ok(slot) = slot else {
+                    // It may live at the venue, and nothing here counts it.
+                    table.block(instrument);
+                    return false;
+                };
+                let strategy = self.strategies.find(strategy, gate);
                 table.assign(slot, strategy);
                 table.instruct(slot, &instructions);
                 if is_short {
                     table.mark_short(slot);
                 }
-                gate.restore_order_of(strategy, instructions.order_type, slot, (instrument, side), (qty, price))
+                let order_type = instructions.order_type;
+                let is_reserved = gate.restore_order_of(strategy, order_type, slot, (instrument, side), (qty, price));
+                if !is_reserved {
+                    table.block(instrument);
+                }
+                is_reserved
             }
             Intent::Replace { target, id, qty, price } => {
                 self.session.next_id = self.session.next_id.max(id.saturating_add(1));
                 let Some(slot) = table.find(OrderKey::Client(target)) else { return false };
                 let cum = table.get(slot).map_or(0, |order| order.cum());
-                table.restore_replace(slot, id, (qty, price), SENT_NS).is_ok()
-                    && gate.restore_replace(slot, id, (qty.saturating_sub(cum), price))
+                if table.restore_replace(slot, id, (qty, price), SENT_NS).is_err() {
+                    return false;
+                }
+                let is_reserved = gate.restore_replace(slot, id, (qty.saturating_sub(cum), price));
+                if let Some(order) = table.get(slot).filter(|_| !is_reserved) {
+                    table.block(order.instrument);
+                }
+                is_reserved
             }
             Intent::Cancel { target } => {
                 let asked = table.find(OrderKey::Client(target)).map(|slot| table.request_cancel(slot, SENT_NS));
@@ -242,7 +245,18 @@ impl Rebuild {
     /// A strategy that is stopped and that this run does not have, as by this name: under another
     /// one it would trade.
     pub fn stopped_other(&self) -> Option<StrategyName> {
-        self.stopped_others.first().copied()
+        self.strategies.stopped_other()
+    }
+
+    /// A strategy that this run does not have, as by this name, although the journal has live
+    /// orders of it: they would be another one's, or nobody's. `table` is the one that was rebuilt.
+    pub fn missing_strategy(&self, table: &OrderTable) -> Option<MissingStrategy> {
+        self.strategies.missing(table)
+    }
+
+    /// The names that the journal has for the positions of strategies, as it said them last.
+    pub fn declared_strategies(&self) -> &[StrategyName] {
+        self.strategies.declared()
     }
 
     /// What the account held of an instrument before the journal's first order.

@@ -156,6 +156,8 @@ pub struct OrderManager<M> {
     journal: Journal<M>,
     symbols: Box<[Symbol]>,
     strategies: Box<[StrategyName]>,
+    /// Likewise, as the journal has them.
+    declared: Box<[StrategyName]>,
     /// By instrument, what the account held before the journal's first order.
     openings: Box<[i64]>,
     epoch_offset_ns: u64,
@@ -200,6 +202,7 @@ impl<M: JournalMemory> OrderManager<M> {
             gate: RiskGate::new(limits, kill, RiskCapacity { orders: orders.orders, recent }),
             journal,
             symbols,
+            declared: vec![NO_NAME; strategies.len()].into(),
             strategies,
             epoch_offset_ns,
             in_flight_max,
@@ -226,7 +229,7 @@ impl<M: JournalMemory> OrderManager<M> {
     ///
     /// The memory is no journal, has records that this program does not know or limits of a newer
     /// version than `config`, or `config` lacks an instrument of which the journal has shares or
-    /// live orders, or a strategy that is stopped.
+    /// live orders, or a strategy that is stopped or has live orders.
     pub fn recover(config: ManagerConfig, memory: M, reserve: usize) -> Result<(Self, Rebuild), JournalError> {
         let mut table = OrderTable::new(config.orders, config.rules);
         let capacity = RiskCapacity { orders: config.orders.orders, recent: config.recent };
@@ -244,6 +247,9 @@ impl<M: JournalMemory> OrderManager<M> {
         if let Some(missing) = rebuild.missing(&table) {
             return Err(JournalError::Missing(missing));
         }
+        if let Some(missing) = rebuild.missing_strategy(&table) {
+            return Err(JournalError::MissingStrategy(missing));
+        }
         if let Some(name) = rebuild.stopped_other() {
             return Err(JournalError::StoppedStrategy(name));
         }
@@ -252,8 +258,11 @@ impl<M: JournalMemory> OrderManager<M> {
         let instruments = (0..config.limits.instruments.len() as u32).map(InstrumentIdx);
         let openings = instruments.map(|instrument| rebuild.opening_position(instrument)).collect();
         let limits_noted = rebuild.limits_version();
+        let mut declared = rebuild.declared_strategies().to_vec();
+        declared.resize(declared.len().max(config.strategies.len()), NO_NAME);
+        let declared = declared.into();
         let fresh = Self::new(config, journal);
-        Ok((Self { openings, limits_noted, are_rates_unknown: true, table, gate, ..fresh }, rebuild))
+        Ok((Self { openings, declared, limits_noted, are_rates_unknown: true, table, gate, ..fresh }, rebuild))
     }
 
     /// Lets orders pass. A person does this, after each start and each throw of the switch. Nobody
@@ -276,11 +285,28 @@ impl<M: JournalMemory> OrderManager<M> {
             self.gate.fill_rates(now_ns);
         }
         self.gate.arm_for(throws);
-        let is_armed = self.gate.is_armed();
-        if is_armed {
+        if self.gate.is_armed() {
+            self.declare_strategies(now_ns);
             self.note(&Entry::Armed(true), now_ns);
         }
-        is_armed
+        // A journal without room for that disarms.
+        self.gate.is_armed()
+    }
+
+    /// Writes down which strategy has which position, where the journal has it otherwise: orders
+    /// that follow have the position alone, and those before keep their strategies.
+    fn declare_strategies(&mut self, now_ns: u64) {
+        for place in 0..self.declared.len() {
+            let strategy = StrategyIdx(place as u16);
+            let (name, unjournaled) = (self.strategy_name(strategy), self.unjournaled);
+            if self.declared[place] == name {
+                continue;
+            }
+            self.note(&Entry::Declared { name, strategy }, now_ns);
+            if self.unjournaled == unjournaled {
+                self.declared[place] = name;
+            }
+        }
     }
 
     /// Refuses orders from now on. Live orders stay.

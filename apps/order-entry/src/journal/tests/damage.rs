@@ -181,3 +181,35 @@ fn follower_without_room_refuses() {
     let mut follower = Journal::create(vec![0; HEADER_LEN + 40], 77, 1, 0).unwrap();
     assert_eq!(follower.follow(journal.written(HEADER_LEN), |_| ()), None);
 }
+
+/// What lies behind the last good record of `memory`, with zeros up to the end of a file.
+fn remains(mut memory: Vec<u8>) -> Option<Remains> {
+    memory.resize(memory.len() + 3 * 4_096, 0);
+    let mut records = Records::new(&memory).unwrap();
+    records.by_ref().for_each(drop);
+    records.remains()
+}
+
+#[test]
+fn record_that_is_cut_short_at_any_byte_is_no_damage() {
+    let (memory, ends) = written(9);
+    assert_eq!(remains(memory.clone()), None, "a journal that ends as it should");
+    let (start, end) = (ends[8], ends[9]);
+    for cut in start..end {
+        let found = remains(memory[..cut].to_vec());
+        assert!(found.is_none_or(|found| found.start == start && !found.is_damage), "cut at {cut}: {found:?}");
+    }
+    assert!(remains(memory[..end - 1].to_vec()).is_some() || memory[end - 1] == 0);
+}
+
+#[test]
+fn records_behind_a_bad_one_are_damage_and_none_of_them_is_missed() {
+    let (memory, ends) = written(9);
+    let len = memory[..ends[9]].iter().rposition(|byte| *byte != 0).unwrap() + 1 - ends[4];
+    let (mut flipped, mut lost) = (memory[..ends[9]].to_vec(), memory[..ends[9]].to_vec());
+    flipped[ends[4] + 10] ^= 1;
+    lost[ends[4]..ends[5]].fill(0);
+    for damaged in [flipped, lost] {
+        assert_eq!(remains(damaged), Some(Remains { start: ends[4], len, is_damage: true }));
+    }
+}

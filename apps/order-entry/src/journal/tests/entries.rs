@@ -102,6 +102,7 @@ pub(super) fn all() -> Vec<Entry> {
             is_stopped: true,
         },
         Entry::Strategy { name: NO_NAME, strategy: StrategyIdx(0), is_stopped: false },
+        Entry::Declared { name: Text(*b"a strategy's name of 32 bytes..."), strategy: StrategyIdx(3) },
         Entry::Received { number: u64::MAX },
     ];
     answers.chain(refused).chain(others).collect()

@@ -189,3 +189,28 @@ fn number_of_a_unit_is_shown_with_it() {
     assert_eq!(MessageNumber(12).to_string(), "12");
     assert_eq!(UnitNumbers::split(u64::MAX >> 1), None);
 }
+
+/// Its fills would count, and nothing of its other orders would be known to the limits.
+#[test]
+fn instrument_with_an_order_that_cannot_be_reserved_again_is_blocked() {
+    let new = |id: u64, qty| {
+        let (symbol, instrument, side) = (Symbol(*b"ZIEXT   "), STOCK, Side::Buy);
+        let price = Price(1_000_000 + id as i64 * 100);
+        let (strategy, instructions) = (StrategyIdx(0), Instructions::PLAIN);
+        let is_short = false;
+        Entry::Intent(Intent::New { id, symbol, instrument, side, is_short, qty, price, strategy, instructions })
+    };
+    let applied = |entries: &mut dyn Iterator<Item = Entry>| {
+        let mut world = World::new();
+        entries.for_each(|entry| {
+            world.apply(&Record { seq: 0, kind: entry.kind(), stamp: STAMP, payload: &entry.encode() });
+        });
+        (world.rebuild.counts().refused, world.table.is_blocked(STOCK))
+    };
+    assert_eq!(applied(&mut (1..=16).map(|id| new(id, 1))), (0, false), "as many as there is room for");
+    // The table of the test has room for 16.
+    assert_eq!(applied(&mut (1..=17).map(|id| new(id, 1))), (1, true));
+    let replace = Entry::Intent(Intent::Replace { target: 1, id: 99, qty: 2, price: Price(5) });
+    let orders = (1..=16).map(|id| new(id, 1));
+    assert_eq!(applied(&mut orders.chain([replace])), (1, true), "a side rests at 16 prices at most");
+}
