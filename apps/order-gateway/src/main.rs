@@ -3,6 +3,7 @@
 //! Exit codes: 0 all is well, 1 something failed, 2 the command line or a file makes no sense.
 
 mod cli;
+mod dry_run;
 mod samples;
 
 use std::fs;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use cli::{Cli, Command, MirrorArgs};
+use dry_run::DryRun;
 use market::{SequenceCounts, Symbol};
 use order_entry::ManagerConfig;
 use order_entry::ReasonCodes;
@@ -47,6 +49,7 @@ const GO_ON: &str = "the journal names a mirror that may have taken over, and wi
 const OWN_PORT: &str = "stamps of a port are by its NIC's clock, which is not compared with ours; AF_XDP has none";
 const NO_STAMPS: &str = "the kernel stamps no datagram of these sockets";
 const NO_FEED: &str = "orders are measured that packets of a [[feed]] cause, and there is none";
+const LONG_NAME: &str = "a name in [venue] is longer than its protocol takes: `check` says which";
 const CHECK: &str = "check the path";
 const PATH: &str = "check `path` and `megabytes` of [journal]";
 const ANOTHER: &str = "give [journal] another `path`, or delete the file if no order in it matters";
@@ -145,12 +148,14 @@ fn stand_by(path: &Path, primary: SocketAddrV4) -> Result<(), Error> {
     let (memory, _) = MappedFile::open(&journal.path, journal.len(), journal.sync())
         .map_err(|error| Error::at("journal", &journal.path, error, PATH))?;
     let secret = config.standby.as_ref().map_or(Ok(None), StandbyConfig::secret)?;
+    let dry_run = DryRun::start(path, say).map_err(Error::failed)?;
     let followed = follow(primary, memory, secret, || stop.is_stopping(), say)
         .map_err(|why| Error::at("copy", &journal.path, why, "nothing was taken over"))?;
     if followed == Followed::Ended {
         say("the primary or a person has ended this standby: nothing was taken over");
         return Ok(());
     }
+    drop(dry_run);
     say("takes over");
     let limits = newest(path, limits);
     config.mirror = None;
@@ -170,12 +175,14 @@ fn hold_mirror(path: &Path, address: &str, by: MirrorArgs) -> Result<(), Error> 
     let journal = &config.journal;
     let (memory, _) = MappedFile::open(&journal.path, journal.len(), journal.sync())
         .map_err(|error| Error::at("journal", &journal.path, error, PATH))?;
+    let dry_run = DryRun::start(path, say).map_err(Error::failed)?;
     let followed = hold(address, &mirror, memory, || stop.is_stopping(), say)
         .map_err(|why| Error::at("mirror", &journal.path, why, "nothing was taken over"))?;
     if followed == Followed::Ended {
         say("the primary or a person has ended this mirror: nothing was taken over");
         return Ok(());
     }
+    drop(dry_run);
     say("takes over from its mirror");
     let limits = newest(path, limits);
     trade(&config, &limits, &stop, Some(mirror.arms))
@@ -220,7 +227,7 @@ fn trade(config: &Config, limits: &LimitsFile, stop: &StopFlag, taken_over: Opti
         Some(VenueClient::Boe2(client)) => trade_by(client, (config, limits), kernel, stop, taken_over),
         Some(VenueClient::Boe3(client)) => trade_by(client, (config, limits), kernel, stop, taken_over),
         Some(VenueClient::Ilink3(client)) => trade_by(client, (config, limits), kernel, stop, taken_over),
-        None => Err(Error::failed("a name in [venue] is longer than its protocol takes: `check` says which")),
+        None => Err(Error::failed(LONG_NAME)),
     }
 }
 
@@ -412,7 +419,29 @@ fn core<S: VenueSession>(
         .map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
     let is_damaged = existed && put_remains_aside(&mut memory, &journal.path);
     let file = memory.file().map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
-    let core_config = CoreConfig {
+    let core_config = core_config((config, limits), (kill, is_take_over), kernel);
+    if existed {
+        let recovered = Core::recover(core_config, session, memory, journal.reserve());
+        let (core, rebuild) = recovered.map_err(|error| not_recovered(error, config))?;
+        let RebuildCounts { applied, refused, .. } = rebuild.counts();
+        say(&format!("replayed the journal {}: {applied} records applied, {refused} refused", journal.path.display()));
+        return Ok((core, file, rebuild, is_damaged));
+    }
+    let id = kernel.epoch_offset_ns() ^ u64::from(std::process::id()) << 40;
+    let journal = Journal::create(memory, id, kernel.epoch_offset_ns(), journal.reserve())
+        .map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
+    // A power cut must not leave a file that is no journal.
+    journal.memory().sync(journal.end()).map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
+    Ok((Core::new(core_config, session, journal), file, Rebuild::new(), false))
+}
+
+/// What a core of this configuration is made of.
+fn core_config(
+    (config, limits): (&Config, &LimitsFile),
+    (kill, is_take_over): (&KillSwitch, bool),
+    kernel: &Kernel,
+) -> CoreConfig {
+    CoreConfig {
         instruments: limits.instruments(),
         manager: ManagerConfig {
             kill: kill.clone(),
@@ -424,30 +453,20 @@ fn core<S: VenueSession>(
         },
         answer_timeout_ns: CoreConfig::ANSWER_TIMEOUT_NS,
         kill_line: config.kill_line(),
-    };
-    if existed {
-        let recovered = Core::recover(core_config, session, memory, journal.reserve());
-        let (core, rebuild) = recovered.map_err(|error| {
-            let way_on = match error {
-                JournalError::Missing(_) => MISSING,
-                JournalError::MissingStrategy(_) => MISSING_STRATEGY,
-                JournalError::StoppedStrategy(_) => STOPPED,
-                JournalError::StaleLimits { .. } => OLDER,
-                JournalError::Unknown(_) | JournalError::Version(_) => NEWER,
-                _ => ANOTHER,
-            };
-            Error::at("journal", &config.journal.path, error, way_on)
-        })?;
-        let RebuildCounts { applied, refused, .. } = rebuild.counts();
-        say(&format!("replayed the journal {}: {applied} records applied, {refused} refused", journal.path.display()));
-        return Ok((core, file, rebuild, is_damaged));
     }
-    let id = kernel.epoch_offset_ns() ^ u64::from(std::process::id()) << 40;
-    let journal = Journal::create(memory, id, kernel.epoch_offset_ns(), journal.reserve())
-        .map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
-    // A power cut must not leave a file that is no journal.
-    journal.memory().sync(journal.end()).map_err(|error| Error::at("journal", &config.journal.path, error, PATH))?;
-    Ok((Core::new(core_config, session, journal), file, Rebuild::new(), false))
+}
+
+/// Why the journal cannot be gone on with, and what helps.
+fn not_recovered(error: JournalError, config: &Config) -> Error {
+    let way_on = match error {
+        JournalError::Missing(_) => MISSING,
+        JournalError::MissingStrategy(_) => MISSING_STRATEGY,
+        JournalError::StoppedStrategy(_) => STOPPED,
+        JournalError::StaleLimits { .. } => OLDER,
+        JournalError::Unknown(_) | JournalError::Version(_) => NEWER,
+        _ => ANOTHER,
+    };
+    Error::at("journal", &config.journal.path, error, way_on)
 }
 
 /// Says what lies behind the journal's last good record, and keeps it. Whether records are missing:

@@ -21,8 +21,9 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use order_entry::journal::{Entry, Records, StrategyName};
-use order_entry::risk::StrategyIdx;
+use market::Symbol;
+use order_entry::journal::{Entry, Journal, Records, Stamp, StrategyName};
+use order_entry::risk::{InstrumentIdx, StrategyIdx};
 use tempfile::TempDir;
 
 const VENUE: &str = "[venue]\nprotocol = \"ouch50\"\nprimary = \"127.0.0.1:9\"\nuser = \"TRADER\"\n\
@@ -210,7 +211,7 @@ fn each_word_of_the_socket_is_obeyed() {
     gateway.obeys("cancel");
     gateway.becomes("armed");
     gateway.obeys("unblock ZIEXT");
-    let (symbol, instrument) = (market::Symbol(*b"ZIEXT   "), order_entry::risk::InstrumentIdx(0));
+    let (symbol, instrument) = (Symbol(*b"ZIEXT   "), InstrumentIdx(0));
     gateway.wait_for_entry(&Entry::Unblocked { symbol, instrument });
     gateway.obeys("alone");
     gateway.wait_for_entry(&Entry::Standby { id: 0 });
@@ -368,4 +369,29 @@ fn socket_of_a_gateway_that_runs_and_a_file_that_is_none_are_left_alone() {
         assert!(place.exists());
     }
     gateway.becomes("disarmed");
+}
+
+/// It learned that when the primary was gone, and orders lived that nobody could cancel.
+#[test]
+fn standby_whose_limits_lack_a_symbol_of_the_journal_says_so_while_the_primary_lives() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let [bounds, journal] = ["limits", "journal"].map(path);
+    let config =
+        format!("limits = {bounds:?}\n{VENUE}[journal]\npath = {journal:?}\nmegabytes = 2\nreserve_megabytes = 1\n");
+    std::fs::write(path("config"), config).unwrap();
+    std::fs::write(path("limits"), limits(1, "OTHER", "")).unwrap();
+    // A copy with a position, as a primary has it written.
+    let mut copy = Journal::create(vec![0; 2 << 20], 7, 0, 0).unwrap();
+    let (symbol, instrument) = (Symbol(*b"ZIEXT   "), InstrumentIdx(0));
+    let opening = Entry::Opening { symbol, instrument, position: 100 };
+    copy.append(opening.kind(), Stamp::default(), &opening.encode()).unwrap();
+    std::fs::write(path("journal"), copy.memory()).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_order-gateway"));
+    command.arg("standby").arg(path("config")).arg("127.0.0.1:9").stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let running = Running { said: said_by(&mut child), child, directory };
+    running.wait_for("this standby could not take over: ");
+    std::fs::write(running.path("limits"), limits(1, "ZIEXT", "")).unwrap();
+    running.wait_for("this standby could take over again");
 }

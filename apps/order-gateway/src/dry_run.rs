@@ -1,0 +1,117 @@
+//! Whether a standby could take over now: it recovers a copy of its journal as a take-over would,
+//! again and again, on a thread of its own. When the primary is gone it is too late to learn that a
+//! symbol is missing in the limits.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use order_entry::journal::{HEADER_LEN, Rebuild};
+use order_entry::risk::KillSwitch;
+use order_entry::session::VenueSession;
+use order_gateway::host::Host;
+use order_gateway::kernel::Kernel;
+use order_gateway::{Config, Core, Error, LimitsFile, VenueClient};
+use wirepath::worker::affinity::spawn_helper;
+
+use crate::{LONG_NAME, core_config, not_recovered, read};
+
+/// The time between two looks at a journal, and the one in which a journal that begins is seen.
+const INTERVAL: Duration = Duration::from_secs(10);
+const STEP: Duration = Duration::from_millis(500);
+/// The journal is read in such pieces. No journal has so many zeros between two records.
+const PIECE: usize = 1 << 20;
+
+/// The thread, which ends with this value.
+pub(crate) struct DryRun(Arc<AtomicBool>);
+
+impl DryRun {
+    /// Looks at once, and then again and again. What stands against a take-over is said once.
+    pub(crate) fn start(config: &Path, say: fn(&str)) -> io::Result<Self> {
+        let ended = Arc::new(AtomicBool::new(false));
+        let (path, is_ended) = (config.to_owned(), ended.clone());
+        spawn_helper(thread::Builder::new().name("dry-run".into()), move || run(&path, &is_ended, say))?;
+        Ok(Self(ended))
+    }
+}
+
+impl Drop for DryRun {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn run(path: &Path, is_ended: &AtomicBool, say: fn(&str)) {
+    let mut before = String::new();
+    while !is_ended.load(Ordering::Relaxed) {
+        let (sentence, has_journal) = match could_take_over(path) {
+            Ok(has_journal) => (String::new(), has_journal),
+            Err(error) => (format!("this standby could not take over: {error}"), true),
+        };
+        if sentence != before && !is_ended.load(Ordering::Relaxed) {
+            say(if sentence.is_empty() { "this standby could take over again" } else { &sentence });
+            before = sentence;
+        }
+        let steps = if has_journal { INTERVAL.as_millis() / STEP.as_millis() } else { 1 };
+        for _ in 0..steps {
+            if is_ended.load(Ordering::Relaxed) {
+                return;
+            }
+            thread::sleep(STEP);
+        }
+    }
+}
+
+/// Does what a take-over does with the journal, the configuration and the limits as they are now,
+/// in memory of its own. Whether there is a journal yet.
+fn could_take_over(path: &Path) -> Result<bool, Error> {
+    let (config, limits) = read(path)?;
+    let failed = |error: io::Error| Error::at("journal", &config.journal.path, error, "a take-over reads it");
+    let journal = records_of(&config.journal.path).map_err(failed)?;
+    if journal.iter().take(HEADER_LEN).all(|byte| *byte == 0) {
+        return Ok(false);
+    }
+    let kernel = Kernel::start();
+    let of = (&config, &limits);
+    match config.client(&limits.instruments(), kernel.epoch_offset_ns()) {
+        Some(VenueClient::Ouch(client)) => recover(client, of, journal, &kernel),
+        Some(VenueClient::Ouch42(client)) => recover(client, of, journal, &kernel),
+        Some(VenueClient::Fix(client)) => recover(client, of, journal, &kernel),
+        Some(VenueClient::Boe2(client)) => recover(client, of, journal, &kernel),
+        Some(VenueClient::Boe3(client)) => recover(client, of, journal, &kernel),
+        Some(VenueClient::Ilink3(client)) => recover(client, of, journal, &kernel),
+        None => Err(Error::failed(LONG_NAME)),
+    }
+    .map(|_| true)
+}
+
+fn recover<S: VenueSession>(
+    session: S,
+    (config, limits): (&Config, &LimitsFile),
+    journal: Vec<u8>,
+    kernel: &Kernel,
+) -> Result<Rebuild, Error> {
+    // A switch of its own: one that was thrown before is none of this run.
+    let kill = KillSwitch::new();
+    let core_config = core_config((config, limits), (&kill, true), kernel);
+    let recovered = Core::recover(core_config, session, journal, config.journal.reserve());
+    recovered.map(|(_, rebuild)| rebuild).map_err(|error| not_recovered(error, config))
+}
+
+/// The journal as far as it has records. The file is read as any other, because a primary may write
+/// into the mapping by RDMA while nobody has a reference to it; a record that is half there ends
+/// what is recovered.
+fn records_of(path: &Path) -> io::Result<Vec<u8>> {
+    let (mut file, mut journal) = (File::open(path)?, Vec::new());
+    loop {
+        let before = journal.len();
+        let read = file.by_ref().take(PIECE as u64).read_to_end(&mut journal)?;
+        if read == 0 || journal[before..].iter().all(|byte| *byte == 0) {
+            return Ok(journal);
+        }
+    }
+}
