@@ -21,7 +21,7 @@ use wirepath::worker::topology::CpuList;
 use crate::engine::options::Interface;
 use crate::engine::table::{self, ENGINES_MAX};
 use crate::engine::thread;
-use crate::{process, sys};
+use crate::{log, process, sys};
 
 /// The interface whose sockets are offloaded, as `Port::open` names it: `eth1`, `mlx5:eth1`.
 pub(crate) const INTERFACE: &str = "WIREPATH_INTERFACE";
@@ -37,6 +37,8 @@ const APPLICATION_ID: &str = "WIREPATH_APPLICATION_ID";
 /// router to other networks: a host of the program's own on the interface.
 const ADDRESS: &str = "WIREPATH_ADDRESS";
 const GATEWAY: &str = "WIREPATH_GATEWAY";
+/// The file that has what the library says.
+const LOG: &str = "WIREPATH_LOG";
 /// Set for the programs that this one starts, once it has opened the interface.
 pub(crate) const OPENED: &str = "WIREPATH_OPENED";
 /// How many engines there are, for the threads that open sockets.
@@ -150,10 +152,11 @@ pub(crate) fn system() -> &'static System {
     })
 }
 
-/// One line on the program's standard error.
+/// One line in the log, and on the program's standard error unless the policy is quiet.
 pub(crate) fn say(sentence: impl Display) {
+    log::write(&sentence);
     if CONFIG.get().and_then(Option::as_ref).is_none_or(|config| config.policy != Policy::Quiet) {
-        print(sentence);
+        show(sentence);
     }
 }
 
@@ -172,10 +175,20 @@ pub(crate) fn refuses_io_uring() -> bool {
 }
 
 fn print(sentence: impl Display) {
+    log::write(&sentence);
+    show(sentence);
+}
+
+/// One line on the program's standard error, unless that is the log.
+fn show(sentence: impl Display) {
     // A program may have a socket at number 2.
-    if table::find(2).is_none() && is_standard_error() {
-        let _ = sys::write(2, format!("wirepath: {sentence}\n").as_bytes());
+    if table::find(2).is_some() || !is_standard_error() || log::is_file(sys::identity(2)) {
+        return;
     }
+    if let Some(why) = log::take_failure() {
+        let _ = sys::write(2, format!("wirepath: {why}: standard error alone has the sentences\n").as_bytes());
+    }
+    let _ = sys::write(2, format!("wirepath: {sentence}\n").as_bytes());
 }
 
 /// The file that number 2 names where it is standard error: device and inode, and the number of a
@@ -227,7 +240,7 @@ fn apply(policy: Policy, why: impl Display) {
             sys::exit_group(1);
         }
         Policy::Warn => print(format_args!("{why}; the program runs on the kernel")),
-        Policy::Quiet => (),
+        Policy::Quiet => log::write(format_args!("{why}; the program runs on the kernel")),
     }
 }
 
@@ -249,6 +262,9 @@ fn read() -> Option<Config> {
         return None;
     }
     let name = env::var(INTERFACE).ok().filter(|name| !name.is_empty())?;
+    if let Some(path) = env::var_os(LOG).filter(|path| !path.is_empty()) {
+        log::open(path.as_ref());
+    }
     let (policy, wrong) = match variable(POLICY).as_deref() {
         None | Some("warn") => (Policy::Warn, None),
         Some("refuse") => (Policy::Refuse, None),
@@ -408,7 +424,7 @@ const BUFFERS_MIN: usize = 512;
 
 /// A variable with our prefix that nothing reads: a misspelled one would have no effect.
 fn unknown_variable() -> Option<String> {
-    const KNOWN: [&str; 18] = [
+    const KNOWN: [&str; 19] = [
         INTERFACE,
         BROKER,
         RULES,
@@ -424,6 +440,7 @@ fn unknown_variable() -> Option<String> {
         HELPER_CPUS,
         TIMESTAMPS,
         XDP_MODE,
+        LOG,
         OPENED,
         "WIREPATH_PRELOAD",
         "WIREPATH_SHM",

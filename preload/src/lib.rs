@@ -14,8 +14,9 @@
 //!                          lock; open files and descriptors; threads that wait; signals that come
 //!                          meanwhile
 //!                 ▼
-//!   address, config, sys   words of the ABI, the environment, system calls; probe: whether memory of
-//!                          the program is there; heap: memory apart from the program's `malloc`
+//!   address, config, sys   words of the ABI, the environment, system calls; log: what the library
+//!                          has to say; probe: whether memory of the program is there; heap: memory
+//!                          apart from the program's `malloc`
 //! ```
 //!
 //! Each descriptor of the program is also a socket of the kernel, its twin: so the kernel gives out
@@ -35,6 +36,7 @@ mod config;
 mod engine;
 #[allow(unsafe_code)]
 mod heap;
+mod log;
 #[allow(unsafe_code)]
 mod probe;
 #[allow(unsafe_code)]

@@ -28,7 +28,7 @@ use crate::engine::group::{EngineMask, Engines};
 use crate::engine::table::FileId;
 use crate::engine::{sets, table, thread};
 use crate::sys::SharedFlag;
-use crate::{background, calls, config, engine, heap, sys};
+use crate::{background, calls, config, engine, heap, log, sys};
 
 /// 1 in the process that has the engine, 0 in a child of `fork`.
 static OWNER: OnceLock<&'static AtomicU32> = OnceLock::new();
@@ -280,7 +280,8 @@ extern "C" fn after_fork_in_child() {
     background::forget();
     // Otherwise the queue and the listing would outlive the parent, as long as the child has
     // descriptors of them.
-    let theirs: Vec<c_int> = table::in_range(0, c_uint::MAX).filter(|fd| table::is_reserved(*fd)).collect();
+    let is_theirs = |fd: &c_int| table::is_reserved(*fd) && !log::has(*fd);
+    let theirs: Vec<c_int> = table::in_range(0, c_uint::MAX).filter(is_theirs).collect();
     if had_one {
         engine::unmap_rings(&theirs);
         HAS_PARENT.store(true, Ordering::Relaxed);

@@ -34,7 +34,7 @@ fn harmless() -> PathBuf {
 fn wirepath(arguments: &[&str]) -> Command {
     let mut command = Command::new(WIREPATH);
     command.args(arguments).env("WIREPATH_PRELOAD", harmless());
-    for name in ["WIREPATH_INTERFACE", "WIREPATH_RULES", "WIREPATH_POLICY", "LD_PRELOAD"] {
+    for name in ["WIREPATH_INTERFACE", "WIREPATH_RULES", "WIREPATH_POLICY", "WIREPATH_LOG", "LD_PRELOAD"] {
         command.env_remove(name);
     }
     command
@@ -132,6 +132,28 @@ fn rules_that_can_be_read_once_are_refused() {
         &namespace.run(run),
         "is no regular file, and each program reads its rules anew: write the rules to a file",
     );
+}
+
+#[test]
+fn log_is_made_and_what_cannot_be_one_is_refused() {
+    let Some(namespace) = namespace("log_is_made_and_what_cannot_be_one_is_refused") else { return };
+    let folder = TempDir::new().unwrap();
+    let log = folder.path().join("log");
+    let run = |log: &Path| {
+        namespace.run(|| {
+            let mut command = wirepath(&["run", "--interface", "port0", "--policy", "refuse", "--log"]);
+            let words = [log.as_os_str(), "sh".as_ref(), "-c".as_ref(), "echo $WIREPATH_LOG".as_ref()];
+            command.current_dir(&folder).args(words).output().unwrap()
+        })
+    };
+    // The program may change its directory.
+    assert_eq!(out(&run(Path::new("log"))), format!("{}\n", log.display()));
+    assert_eq!(fs::read(&log).unwrap(), b"");
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&log, &link).unwrap();
+    for path in [folder.path(), &link] {
+        refused(&run(path), "cannot be the log (");
+    }
 }
 
 fn is_root(test: &str) -> bool {

@@ -151,8 +151,8 @@ pub(crate) fn reserve(fd: c_int) {
     store(fd, DEVICE);
 }
 
-/// Reserves a descriptor that wakes threads: it outlives the device.
-pub(crate) fn reserve_to_wake(fd: c_int) {
+/// Reserves a descriptor that outlives the device: that of the log, or one that wakes threads.
+pub(crate) fn reserve_for_good(fd: c_int) {
     store(fd, WAKES);
 }
 

@@ -336,7 +336,7 @@ pub(crate) fn known_eventfd() -> i32 {
 /// A new descriptor that wakes threads.
 pub(crate) fn wake_descriptor() -> Result<i32, Errno> {
     let fd = move_high(sys::eventfd()?);
-    table::reserve_to_wake(fd);
+    table::reserve_for_good(fd);
     Ok(fd)
 }
 

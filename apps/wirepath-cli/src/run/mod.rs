@@ -10,6 +10,7 @@ use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -54,6 +55,7 @@ const BUFFERS: &str = "WIREPATH_BUFFERS";
 const HELPER_CPUS: &str = "WIREPATH_HELPER_CPUS";
 const TIMESTAMPS: &str = "WIREPATH_TIMESTAMPS";
 const XDP_MODE: &str = "WIREPATH_XDP_MODE";
+const LOG: &str = "WIREPATH_LOG";
 const ADDRESS: &str = "WIREPATH_ADDRESS";
 const GATEWAY: &str = "WIREPATH_GATEWAY";
 /// Says that a program that has started this one has opened the interface already.
@@ -93,6 +95,10 @@ pub(crate) struct RunOptions {
     /// warn
     #[arg(long, value_enum)]
     policy: Option<Policy>,
+    /// A file for what the library has to say, with the time and the process; without it, standard
+    /// error alone has it, of which a daemon has none
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
     /// Microseconds that a call polls before its thread sleeps
     #[arg(long, value_name = "USEC", value_parser = clap::value_parser!(i64).range(0..=SPIN_US_MAX))]
     spin: Option<i64>,
@@ -241,6 +247,7 @@ fn become_user(user: &User, command: &mut Command) -> io::Result<()> {
 struct Settings {
     library: PathBuf,
     rules: Option<PathBuf>,
+    log: Option<PathBuf>,
     variables: Vec<(&'static str, OsString)>,
 }
 
@@ -257,8 +264,27 @@ impl Settings {
                 )
             })?;
         }
+        if let Some(path) = &self.log {
+            check_log(path)?;
+        }
         Ok(self)
     }
+}
+
+/// Makes the log if there is none, as the library will open it.
+fn check_log(path: &Path) -> Result<(), Obstacle> {
+    // A link may be another user's, and a pipe without a reader would be waited for.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = File::options().append(true).create(true).mode(0o640).custom_flags(flags).open(path);
+    let why = match file.and_then(|file| file.metadata()) {
+        Ok(metadata) if metadata.is_file() => return Ok(()),
+        Ok(_) => "it is no regular file".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(Obstacle::new(
+        format!("{} cannot be the log ({why})", path.display()),
+        "name a file that the program's user may write to, and no link, or omit --log",
+    ))
 }
 
 impl RunOptions {
@@ -304,12 +330,16 @@ impl RunOptions {
             ));
         }
 
+        // The program may change its directory before it starts others.
+        let log = self.log.clone().or_else(|| environment(LOG).map(PathBuf::from));
+        let log = log.map(|path| std::path::absolute(&path).unwrap_or(path));
         let mut settings =
             vec![(LD_PRELOAD, preloaded), (INTERFACE, interface.into()), (POLICY, policy.as_str().into())];
         settings.extend(broker.map(|path| (BROKER, path.into())));
         settings.extend(own.map(|address| (ADDRESS, address.into())));
         settings.extend(self.gateway.map(|router| (GATEWAY, router.to_string().into())));
         settings.extend(rules.iter().map(|path| (RULES, path.into())));
+        settings.extend(log.iter().map(|path| (LOG, path.into())));
         settings.extend(self.connections.map(|count| (CONNECTIONS, count.to_string().into())));
         settings.extend(self.buffers.map(|count| (BUFFERS, count.to_string().into())));
         settings.extend(self.helper_cpus.as_ref().map(|cores| (HELPER_CPUS, cores.to_string().into())));
@@ -318,7 +348,7 @@ impl RunOptions {
         settings.extend(self.spin.map(|spin| (SPIN_US, spin.to_string().into())));
         settings.extend(self.engines.map(|engines| (ENGINES, engines.to_string().into())));
         settings.extend(self.gather.map(|gather| (GATHER_US, gather.to_string().into())));
-        Ok(Settings { library, rules, variables: settings })
+        Ok(Settings { library, rules, log, variables: settings })
     }
 
     /// The broker to start where none listens, if one is wanted. The rules of any program count,

@@ -87,6 +87,92 @@ fn sentence_goes_to_a_log_that_is_made_standard_error_and_to_no_file_that_has_it
     assert_eq!(written("close"), "");
 }
 
+/// Becomes a daemon as daemon(3) does, closes all other descriptors, gives up its rights and its
+/// root folder, and makes a socket that is the kernel's.
+const DAEMON: &str = "import os, socket, sys
+folder = sys.argv[1]
+socket.socket(socket.AF_INET, socket.SOCK_STREAM).close()
+if os.fork(): os._exit(0)
+os.setsid()
+nothing = os.open('/dev/null', os.O_RDWR)
+for number in (0, 1, 2): os.dup2(nothing, number)
+os.closerange(3, 4096)
+done = os.open(folder, os.O_RDONLY)
+os.chroot(folder)
+os.chdir('/')
+os.setgid(64323)
+os.setuid(64323)
+made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+made.bind(('127.0.0.1', 7400))
+os.open('/done', os.O_WRONLY | os.O_TRUNC)
+os.write(os.open('/done', os.O_WRONLY), str(os.getpid()).encode() + b'.')
+";
+
+#[test]
+fn sentences_of_a_daemon_are_in_its_log() {
+    let test = "sentences_of_a_daemon_are_in_its_log";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (log, done) = (folder.path().join("log"), folder.path().join("done"));
+    fs::write(&log, "before\n").unwrap();
+    fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+    for policy in ["warn", "quiet"] {
+        fs::write(&done, "").unwrap();
+        fs::set_permissions(&done, Permissions::from_mode(0o666)).unwrap();
+        let settings = [format!("WIREPATH_LOG={}", log.display()), format!("WIREPATH_POLICY={policy}")];
+        let program = ["python3", "-c", DAEMON, folder.path().to_str().unwrap()];
+        let words: Vec<&str> = settings.iter().map(String::as_str).chain(program).collect();
+        assert_eq!(said(&run_under(&wire, "env", &words)), "");
+        let pid = || fs::read_to_string(&done).unwrap().strip_suffix('.').map(str::to_owned);
+        wait_until("the daemon has its socket", || pid().is_some());
+        let pid = pid().unwrap();
+        let text = fs::read_to_string(&log).unwrap();
+        let line = text.lines().find(|line| line.contains(&format!(" {pid} wirepath: a socket stays ")));
+        let line = line.unwrap_or_else(|| panic!("{policy}: no line of process {pid}: {text}"));
+        assert!(
+            line.ends_with("127.0.0.1:7400: loopback or broadcast; `wirepath sockets` lists all of them"),
+            "{line}"
+        );
+        let time = line.split(' ').next().unwrap();
+        assert!(time.len() == 20 && time.starts_with("20") && time.ends_with('Z'), "{line}");
+        assert!(text.starts_with("before\n"), "{text}");
+    }
+}
+
+#[test]
+fn log_is_a_regular_file_and_no_link() {
+    let test = "log_is_a_regular_file_and_no_link";
+    let Some(wire) = wire(test, &["python3", "mkfifo"]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (file, link, pipe, none) = (at("file"), at("link"), at("pipe"), at("none/log"));
+    fs::write(&file, "").unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let body =
+        "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).bind(('127.0.0.1', 7400))\nprint('ran')";
+    for (path, why) in [
+        (&link, "Too many levels of symbolic links"),
+        (&pipe, "No such device or address"),
+        (&none, "No such file or directory"),
+        (&at(""), "Is a directory"),
+    ] {
+        let setting = format!("WIREPATH_LOG={}", path.display());
+        let text = said(&run_under(&wire, "env", &[&setting, "python3", "-c", body]));
+        let said: Vec<&str> = text.lines().collect();
+        assert!(said.len() == 3 && said[0] == "ran" && said[2].contains("loopback"), "{text}");
+        let begin = format!("wirepath: {} cannot be the log ({why}", path.display());
+        assert!(said[1].starts_with(&begin) && said[1].ends_with(": standard error alone has the sentences"), "{text}");
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "");
+    // Standard error that is the log has each line once.
+    let setting = format!("WIREPATH_LOG={}", file.display());
+    let script = "exec \"$@\" 2>>\"$0\"";
+    let words = [&setting, "sh", "-c", script, file.to_str().unwrap(), "python3", "-c", body];
+    assert_eq!(said(&run_under(&wire, "env", &words)), "ran\n");
+    assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 1);
+}
+
 #[test]
 fn wrong_setting_is_a_sentence_and_the_policy_decides() {
     let test = "wrong_setting_is_a_sentence_and_the_policy_decides";
