@@ -4,7 +4,7 @@
 //! ```text
 //!   done            rung                           posted
 //!   ──▶ [the NIC's] ──▶ [written, no doorbell yet] ──▶ [free] ──▶ done + blocks        positions count blocks of 64 bytes
-//!                                                    └ the open multi-packet WQE
+//!                                                    └ the open multi-packet WQE, or run of WQEs
 //! ```
 //!
 //! The caller decides the content of a WQE: it writes the units after the control segment, then
@@ -142,13 +142,13 @@ impl Sq {
         ((blocks - signal_every(blocks)) * BLOCK_UNITS).min(WQE_UNITS_MAX).min(device_units_max)
     }
 
-    /// Free blocks, including those of the open multi-packet WQE.
+    /// Free blocks, including those of the open multi-packet WQE or run.
     #[inline(always)]
     pub(crate) fn free_blocks(&self) -> u32 {
         self.blocks - self.posted.wrapping_sub(self.ledger.done())
     }
 
-    /// Blocks of the open multi-packet WQE so far.
+    /// Blocks of the open multi-packet WQE or run so far.
     #[inline(always)]
     pub(crate) fn open_blocks(&self) -> u32 {
         wqe::blocks(self.multi.used)
@@ -172,7 +172,7 @@ impl Sq {
         self.in_flight.len()
     }
 
-    /// The counts since the last call, without frames in the open multi-packet WQE.
+    /// The counts since the last call, without frames in the open multi-packet WQE or run.
     #[inline(always)]
     pub(crate) fn take_sent(&mut self) -> SentTally {
         core::mem::take(&mut self.sent)
@@ -181,7 +181,7 @@ impl Sq {
 
 /// Posting.
 impl Sq {
-    /// Writes unit `idx` of the next WQE. No multi-packet WQE is open.
+    /// Writes unit `idx` of the next WQE. No multi-packet WQE or run is open.
     #[inline(always)]
     pub(crate) fn write(&mut self, idx: u32, unit: Unit) {
         self.units.write(at(self.posted).wrapping_add(idx), unit);
@@ -307,6 +307,7 @@ impl Sq {
     /// by the plain doorbell. Returns whether there was any.
     #[inline(always)]
     pub(crate) fn ring_doorbell(&mut self) -> bool {
+        self.close_run();
         if let Some((units, load, bytes)) = self.take_multi() {
             self.finish(Opcode::MultiPacket, units, load, bytes, true);
             self.ask(None);

@@ -318,6 +318,33 @@ fn frames_with_other_wishes_end_the_common_wqe() {
 }
 
 #[test]
+fn frames_of_a_run_have_their_own_wishes_and_leave_in_order() {
+    let mut rig = rig(PlainTxConfig { multi_packet: false, ..ring_of(16) });
+    let checksums = Offload::IP_CHECKSUM | Offload::L4_CHECKSUM;
+    let offloads = [Offload::NONE, Offload::NONE, checksums, checksums, Offload::NONE];
+    // Several times around the ring, whose end lies inside of a run.
+    for _ in 0..10 {
+        for (seed, offload) in offloads.into_iter().enumerate() {
+            assert!(rig.post(&frame(300, seed), offload));
+        }
+        assert_eq!(rig.tx().room(), 16 - offloads.len());
+        rig.ring();
+        let sends: Vec<_> = rig.fetch().into_iter().flat_map(|wqe| wqe.sends).collect();
+        for ((send, offload), seed) in sends.iter().zip(offloads).zip(0..) {
+            assert_eq!(
+                (&send.bytes, send.checksums),
+                (&frame(300, seed), (offload == checksums, offload == checksums))
+            );
+        }
+        assert_eq!(sends.len(), offloads.len());
+        rig.complete(usize::MAX);
+        while rig.tx().reap() > 0 {}
+    }
+    rig.check_home();
+    rig.close();
+}
+
+#[test]
 fn chain_is_a_pointer_for_each_buffer_and_empty_ones_are_none() {
     let mut rig = rig(ring_of(64));
     let parts = [frame(300, 1), vec![], frame(10, 2), frame(700, 3)];

@@ -178,8 +178,8 @@ impl Mlx5Tx {
 }
 
 impl TxQueue for Mlx5Tx {
-    /// Frames after the first since a doorbell go into a multi-packet WQE, and cost some 30
-    /// instructions; urgent ones leave at once.
+    /// Frames after the first since a doorbell go into a multi-packet WQE, or into a run of WQEs,
+    /// and cost some 60 instructions; urgent ones leave at once.
     #[inline]
     fn post(&mut self, mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         match self.sq.push_multi(mbuf, offload, self.plain_lens) {

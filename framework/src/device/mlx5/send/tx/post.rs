@@ -8,14 +8,14 @@ use crate::device::mlx5::send::wqe::{self, HEADER_DS, Opcode};
 use crate::mem::{Burst, Mbuf};
 
 impl Mlx5Tx {
-    /// Posts a frame that does not go into the open multi-packet WQE.
+    /// Posts a frame that does not join the open multi-packet WQE or run.
     #[inline(never)]
     pub(super) fn post_other(&mut self, mut mbuf: Mbuf, offload: Offload) -> Result<(), Mbuf> {
         if self.refuses && self.still_refuses() {
             return self.refuse(mbuf);
         }
         let alone = self.sq.is_rung() || offload.has(Offload::URGENT);
-        if !alone && self.has_multi && self.is_plain(offload) && self.sq.open_multi(offload) {
+        if !alone && self.is_plain(offload) && self.open_many(offload) {
             match self.sq.push_multi(mbuf, offload, self.plain_lens) {
                 Ok(()) => return Ok(()),
                 Err(back) => mbuf = back,
@@ -32,6 +32,16 @@ impl Mlx5Tx {
             self.ring();
         }
         Ok(())
+    }
+
+    /// Ensures that further frames with these offloads can be appended, in the form that the device
+    /// has for many. Returns whether they can.
+    #[inline(always)]
+    fn open_many(&mut self, offload: Offload) -> bool {
+        if self.has_multi {
+            return self.sq.open_multi(offload);
+        }
+        self.limits.inline_len_min == 0 && self.sq.open_run(offload)
     }
 
     /// Posts a frame in one buffer, without offloads except checksums.
@@ -150,6 +160,7 @@ impl Mlx5Tx {
     /// Posts frames in separate WQEs as long as they are plain and there is room.
     #[inline(never)]
     pub(super) fn post_plain_burst(&mut self, burst: &mut Burst, checksums: u8) {
+        self.sq.close_multi();
         while self.sq.post_front_of(burst, checksums, self.plain_lens) > 0 && !burst.is_empty() {}
     }
 
