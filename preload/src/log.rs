@@ -2,8 +2,8 @@
 //! the number of the process. A daemon has no standard error that anybody reads.
 //!
 //! It is opened when the program begins, because a server gives up the rights and the root folder
-//! by which it could open it later, and it stays open in children of `fork`. Sentences are few: each
-//! is written by itself, at the end of the file, whoever else writes there.
+//! by which it could open it later, and it stays open in children of `fork`. Sentences are few:
+//! each is written by itself, at the end of the file, whoever else writes there.
 
 use core::ffi::c_int;
 use core::fmt::Display;

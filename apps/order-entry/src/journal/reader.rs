@@ -129,8 +129,8 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// What lies behind the last record, other than zeros. Ask it when the iterator has ended. Costs
-    /// a look at all of the memory that is left.
+    /// What lies behind the last record, other than zeros. Ask it when the iterator has ended.
+    /// Costs a look at all of the memory that is left.
     pub fn remains(&self) -> Option<Remains> {
         const ZEROS: [u8; 4_096] = [0; 4_096];
         let rest = &self.memory[self.end..];

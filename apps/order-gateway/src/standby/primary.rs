@@ -277,7 +277,8 @@ impl Primary {
             return Err("another standby may still take over: say `alone` when it does not run".to_owned());
         }
         match (id, usize::try_from(end)) {
-            // An older standby does not say its room. The memory of one that is written comes later.
+            // An older standby does not say its room. The memory of one that is written comes
+            // later.
             (0, _) if end > 0 && self.way == Way::Frames => fits(end, journal, &mut self.out).map(|()| HEADER_LEN),
             (0, _) => Ok(HEADER_LEN),
             (id, Ok(end)) if id == journal.id() && (HEADER_LEN..=journal.end()).contains(&end) => Ok(end),
