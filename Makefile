@@ -221,12 +221,13 @@ soak: root tools ## as root: 10,000 cases of each property; SOAK_FRAMES=10000000
 	STRIDE=1 DRAWS=$(SOAK_SCRIPTS) cargo test --release -p wirepath-tests --test preload -- hostile
 
 .PHONY: metal
-metal: root tools ## as root: conformance and figures on two ports of ConnectX NICs that a cable joins: make metal DEV=mlx5_0 PEER=mlx5_1 CORES=2,3
+metal: root tools ## as root: conformance and figures, RDMA too, on two ports of ConnectX NICs that a cable joins: make metal DEV=mlx5_0 PEER=mlx5_1 CORES=2,3
 	$(if $(DEV),,$(error which port? add DEV=mlx5_0, or a PCI address or interface that `wirepath devices` names))
 	$(if $(PEER),,$(error what is at the other end of the cable of $(DEV)? add PEER=mlx5_1, a port of this machine))
 	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,for the ConnectX,:)
 	cargo build --release -p wirepath-tests --bin metal
 	@$(TARGET)/release/metal --device $(DEV) --peer $(PEER) $(if $(CORES),--cores $(CORES))
+	$(if $(wildcard /sys/class/infiniband/$(DEV)),RDMA_DEV=$(DEV) RDMA_PEER=$(PEER) cargo test --release -p wirepath-rdma --features rdma-core --test provider,@echo "SKIPPED RDMA: name DEV and PEER as mlx5_0, by their names in verbs")
 
 .PHONY: fuzz
 fuzz: tools ## fuzz every parser and the pipeline under the address sanitizer, FUZZ_SECONDS=60 each; TARGETS="tcp arp" for these alone

@@ -1,5 +1,6 @@
 //! One program over two providers: over RoCE devices of this package, whose frames the test
-//! carries, and over software ConnectXs under rdma-core. Nobody has tried the latter on a NIC.
+//! carries, and over software ConnectXs under rdma-core, or two ports of NICs that a cable joins, by
+//! their names in `RDMA_DEV` and `RDMA_PEER`. Nobody has tried it on NICs.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use core::net::Ipv6Addr;
@@ -299,14 +300,49 @@ fn wire() -> impl FnMut(&mut [Device; 2]) {
     }
 }
 
-/// Two software ConnectXs and their addresses; `None` outside of one.
+/// Two NICs and their addresses: those that `RDMA_DEV` and `RDMA_PEER` name, whose ports a cable
+/// joins, or else two software ConnectXs; `None` outside of them.
 fn connectxs(test: &str) -> Option<([RdmaCore; 2], [Ipv6Addr; 2])> {
-    if !is_inside(test, &["--strict", "--devices", "2"]) {
-        return None;
-    }
-    let ends = ["mlx5_0", "mlx5_1"].map(|name| RdmaCore::open(name).unwrap());
-    let gids = ends.each_ref().map(|end| end.gids().next().unwrap());
+    let names = match lab() {
+        Some(names) => names,
+        None if is_inside(test, &["--strict", "--devices", "2"]) => ["mlx5_0", "mlx5_1"].map(str::to_owned),
+        None => return None,
+    };
+    let ends = names.map(|name| RdmaCore::open(&name).unwrap());
+    // Between ports of one machine the kernel takes all other addresses for its own.
+    let gids = ends.each_ref().map(|end| {
+        let gid = end.gids().find(|gid| gid.segments()[0] == 0xfe80);
+        gid.expect("a port without a link-local GID: is its interface up?")
+    });
     Some((ends, gids))
+}
+
+/// The devices of a lab, whose links have the MTU of the tests.
+fn lab() -> Option<[String; 2]> {
+    let [device, peer] = ["RDMA_DEV", "RDMA_PEER"].map(|name| std::env::var(name).ok());
+    let names = [device?, peer?];
+    for name in &names {
+        let mtu = RdmaCore::open(name).unwrap().mtu().unwrap();
+        assert_eq!(mtu, Mtu::B1024, "{name}: give its interface the MTU of 1500 for these tests");
+    }
+    println!("over {} and {}, as RDMA_DEV and RDMA_PEER say", names[0], names[1]);
+    Some(names)
+}
+
+#[test]
+fn devices_that_the_environment_names_are_taken() {
+    let test = "devices_that_the_environment_names_are_taken";
+    let mut command = match softhca::testing::command(&["--strict", "--devices", "2"]) {
+        Ok(command) => command,
+        Err(why) => return println!("SKIPPED {test}: {why}"),
+    };
+    let inner = "same_program_runs_over_software_connectxs";
+    // The other way around, so that they are not those that are taken without.
+    command.env("RDMA_DEV", "mlx5_1").env("RDMA_PEER", "mlx5_0");
+    command.arg(std::env::current_exe().unwrap()).args(["--exact", inner, "--nocapture"]);
+    let output = command.output().unwrap();
+    softhca::testing::show(inner, &output);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("over mlx5_1 and mlx5_0, as RDMA_DEV"));
 }
 
 #[test]
