@@ -1929,6 +1929,10 @@ pub type ibv_query_qp_fn = unsafe extern "C" fn(
 pub type ibv_destroy_qp_fn = unsafe extern "C" fn(qp: *mut ibv_qp) -> ::core::ffi::c_int;
 pub type ibv_create_ah_fn = unsafe extern "C" fn(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah;
 pub type ibv_destroy_ah_fn = unsafe extern "C" fn(ah: *mut ibv_ah) -> ::core::ffi::c_int;
+pub type ibv_attach_mcast_fn =
+    unsafe extern "C" fn(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> ::core::ffi::c_int;
+pub type ibv_detach_mcast_fn =
+    unsafe extern "C" fn(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> ::core::ffi::c_int;
 pub type mlx5dv_create_cq_fn = unsafe extern "C" fn(
     context: *mut ibv_context,
     cq_attr: *mut ibv_cq_init_attr_ex,

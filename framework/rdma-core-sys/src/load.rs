@@ -92,6 +92,8 @@ symbols! {
         ibv_destroy_srq: ibv_destroy_srq_fn,
         ibv_create_ah: ibv_create_ah_fn,
         ibv_destroy_ah: ibv_destroy_ah_fn,
+        ibv_attach_mcast: ibv_attach_mcast_fn,
+        ibv_detach_mcast: ibv_detach_mcast_fn,
         ibv_create_qp: ibv_create_qp_fn,
         ibv_modify_qp: ibv_modify_qp_fn,
         ibv_query_qp: ibv_query_qp_fn,

@@ -15,12 +15,32 @@ mod rdma_core;
 #[cfg(feature = "rdma-core")]
 pub use rdma_core::{OpenError, RdmaCore};
 
+use core::net::Ipv6Addr;
+
 use crate::roce::{
-    Access, AhHandle, CqHandle, Device, DeviceError, Event, ModifyError, Mr, MrHandle, Mw, MwHandle, Notify, Path,
-    PdHandle, PostError, QpAttributes, QpHandle, QpOptions, Region, SendRequest, Sge, SrqHandle, WorkCompletion,
+    Access, AhHandle, CqHandle, Device, DeviceError, Event, ModifyError, Mr, MrHandle, Mtu, Mw, MwHandle, Notify, Path,
+    PdHandle, PostError, QpAttributes, QpHandle, QpOptions, QpState, Region, SendRequest, Sge, SrqHandle,
+    WorkCompletion,
 };
 use crate::wire::opcode::Transport;
 use crate::wire::qpn::Qpn;
+
+/// The most that a device has, for a program that chooses sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProviderLimits {
+    /// The largest payload of a packet, on the link as it is.
+    pub mtu: Mtu,
+    /// Work requests of a send queue or of a receive queue. A NIC may have fewer where requests are
+    /// long.
+    pub wrs_per_queue: u32,
+    /// Entries of a completion queue.
+    pub cqes: u32,
+    /// READs and atomic operations that a queue pair may have under way.
+    pub rd_atomics: u8,
+    /// The same of its peer.
+    pub dest_rd_atomics: u8,
+}
 
 /// The verbs that a program needs: context, protection domain, region, window, completion queue,
 /// shared receive queue, address handle, queue pair, post, poll, notifications and events. Costs
@@ -43,7 +63,24 @@ pub trait Provider {
     ///
     /// # Errors
     /// If the device has no room for it, or a right demands another one.
-    fn register(&mut self, pd: PdHandle, region: Region, access: Access) -> Result<Mr, DeviceError>;
+    fn register(&mut self, pd: PdHandle, region: Region, access: Access) -> Result<Mr, DeviceError> {
+        let address = region.address();
+        self.register_at(pd, region, address, access)
+    }
+
+    /// Registers memory of which requests name the first byte by `address`, whatever it is in this
+    /// process. Over a NIC both addresses have the same place in a page of 4096 bytes, so that
+    /// memory which begins with a page may be named from 0 on.
+    ///
+    /// # Errors
+    /// As of [`register`](Self::register); over a NIC another place in the page.
+    fn register_at(
+        &mut self,
+        pd: PdHandle,
+        region: Region,
+        address: u64,
+        access: Access,
+    ) -> Result<Mr, DeviceError>;
 
     /// Ends a registration.
     ///
@@ -126,6 +163,26 @@ pub trait Provider {
     /// The number of a queue pair, which its peer needs.
     fn qpn(&self, qp: QpHandle) -> Option<Qpn>;
 
+    /// The state of a queue pair; `None` of one that there is not. Over a NIC a system call.
+    fn qp_state(&self, qp: QpHandle) -> Option<QpState>;
+
+    /// The most that the device has.
+    fn limits(&self) -> ProviderLimits;
+
+    /// Has a queue pair receive the datagrams to a multicast group: an IPv6 address, or one of IPv4
+    /// as `::ffff:a.b.c.d`. On a port of wirepath the group is subscribed to beside that.
+    ///
+    /// # Errors
+    /// If the device has no room for it, the queue pair is not one of datagrams, or the address is
+    /// no group.
+    fn attach_multicast(&mut self, qp: QpHandle, group: Ipv6Addr) -> Result<(), DeviceError>;
+
+    /// Ends that.
+    ///
+    /// # Errors
+    /// If it was not attached.
+    fn detach_multicast(&mut self, qp: QpHandle, group: Ipv6Addr) -> Result<(), DeviceError>;
+
     /// Sets attributes of a queue pair, and leads it to its next state.
     ///
     /// # Errors
@@ -187,8 +244,14 @@ impl Provider for Device {
         Self::destroy_pd(self, pd)
     }
 
-    fn register(&mut self, pd: PdHandle, region: Region, access: Access) -> Result<Mr, DeviceError> {
-        Self::register(self, pd, region, access)
+    fn register_at(
+        &mut self,
+        pd: PdHandle,
+        region: Region,
+        address: u64,
+        access: Access,
+    ) -> Result<Mr, DeviceError> {
+        Self::register_at(self, pd, region, address, access)
     }
 
     fn deregister(&mut self, mr: MrHandle) -> Result<(), DeviceError> {
@@ -246,6 +309,29 @@ impl Provider for Device {
 
     fn qpn(&self, qp: QpHandle) -> Option<Qpn> {
         Self::qpn(self, qp)
+    }
+
+    fn qp_state(&self, qp: QpHandle) -> Option<QpState> {
+        Self::qp_state(self, qp)
+    }
+
+    fn limits(&self) -> ProviderLimits {
+        let config = self.config();
+        ProviderLimits {
+            mtu: config.mtu,
+            wrs_per_queue: config.wrs_per_queue,
+            cqes: config.cqes,
+            rd_atomics: config.rd_atomics,
+            dest_rd_atomics: config.rd_atomics,
+        }
+    }
+
+    fn attach_multicast(&mut self, qp: QpHandle, group: Ipv6Addr) -> Result<(), DeviceError> {
+        Self::attach_multicast(self, qp, group)
+    }
+
+    fn detach_multicast(&mut self, qp: QpHandle, group: Ipv6Addr) -> Result<(), DeviceError> {
+        Self::detach_multicast(self, qp, group)
     }
 
     fn modify_qp(&mut self, qp: QpHandle, attributes: &QpAttributes) -> Result<(), ModifyError> {

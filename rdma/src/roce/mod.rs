@@ -43,6 +43,8 @@ pub(crate) use config::random;
 pub use config::{DeviceConfig, Mtu};
 pub use counters::{DeviceCounters, QpCounters};
 pub use cq::Notify;
+#[cfg(feature = "rdma-core")]
+pub(crate) use device::check_group;
 pub use device::{Device, DeviceError, GsiFull, MAD_LEN, ReceivedMad};
 pub use events::Event;
 pub use frame::{FrameError, RoceFrame};

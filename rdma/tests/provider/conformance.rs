@@ -97,6 +97,8 @@ fn observe<P: Provider>(
     values(&mut stage, &mut seen);
     posts(&mut stage, &mut seen);
     datagrams(&mut stage, &mut seen);
+    groups(&mut stage, &mut seen);
+    names(&mut stage, &mut seen);
     statuses(&mut stage, &mut seen);
     windows(&mut stage, &mut seen);
     seen.0
@@ -134,6 +136,7 @@ fn objects(end: &mut impl Provider, seen: &mut Seen) {
     seen.note("destroy the queue pair", end.destroy_qp(own.qp));
     seen.note("destroy it again", end.destroy_qp(own.qp));
     seen.note("its number", end.qpn(own.qp));
+    seen.note("its state", end.qp_state(own.qp));
     seen.note("lead it to ERR", end.modify_qp(own.qp, &QpAttributes::to(QpState::Err)));
     seen.note("send over it", end.post_send(own.qp, &SendRequest::new(1, SendOperation::Send, Data::Inline(b"x"))));
     seen.note("destroy the shared queue", end.destroy_srq(srq));
@@ -153,6 +156,7 @@ fn steps<P: Provider, T: FnMut(&mut [P; 2])>(stage: &mut Stage<P, T>, seen: &mut
     let all = stage.attributes(0, Qpn::new(9));
     let end = &mut stage.ends[0];
     let [init, rtr, rts] = all.steps(Transport::Rc);
+    seen.note("the first state", end.qp_state(own.qp));
     seen.note("RTR from RESET", end.modify_qp(own.qp, &rtr));
     seen.note("INIT without a port", end.modify_qp(own.qp, &QpAttributes { port: None, ..init }));
     seen.note("INIT with a key of datagrams", end.modify_qp(own.qp, &QpAttributes { qkey: Some(1), ..init }));
@@ -163,6 +167,7 @@ fn steps<P: Provider, T: FnMut(&mut [P; 2])>(stage: &mut Stage<P, T>, seen: &mut
     seen.note("RTR", end.modify_qp(own.qp, &rtr));
     seen.note("RTS without retries", end.modify_qp(own.qp, &QpAttributes { retry_cnt: None, ..rts }));
     seen.note("RTS", end.modify_qp(own.qp, &rts));
+    seen.note("the state", end.qp_state(own.qp));
     seen.note("INIT from RTS", end.modify_qp(own.qp, &init));
     seen.note("ERR", end.modify_qp(own.qp, &QpAttributes::to(QpState::Err)));
     seen.note("RTS from ERR", end.modify_qp(own.qp, &rts));
@@ -208,6 +213,51 @@ fn datagrams<P: Provider, T: FnMut(&mut [P; 2])>(stage: &mut Stage<P, T>, seen: 
             seen.note("its completion", stage.completion(0, &own));
         }
     }
+}
+
+/// Datagrams to a multicast group.
+fn groups<P: Provider, T: FnMut(&mut [P; 2])>(stage: &mut Stage<P, T>, seen: &mut Seen) {
+    let [a, b] = &stage.ends.each_mut().map(|end| Own::of(end, Transport::Ud, false));
+    let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x77);
+    let uc = Own::of(&mut stage.ends[1], Transport::Uc, false);
+    let mut attach = |what, own: &Own, group| seen.note(what, stage.ends[1].attach_multicast(own.qp, group));
+    attach("attach a connection", &uc, group);
+    attach("attach to what is no group", b, stage.gids[1]);
+    attach("attach to a group", b, group);
+    attach("attach to it again", b, group);
+    a.open(&mut stage.ends[0], 0x1111);
+    b.open(&mut stage.ends[1], 0x1111);
+    stage.ends[1].post_recv(b.qp, 6, &[b.sge(0, 64)]).unwrap();
+    let way = path(Addresses::Ipv6 { source: stage.gids[0], destination: group });
+    let ah = stage.ends[0].create_ah(a.pd, &way).unwrap();
+    let to = Destination { ah, qpn: Qpn::new(0xff_ffff), qkey: 0x1111 };
+    let request = SendRequest::new(5, SendOperation::Send, Data::Inline(b"to all")).to(to);
+    stage.ends[0].post_send(a.qp, &request).unwrap();
+    seen.note("a datagram to the group", stage.completion(1, b));
+    seen.note("its bytes", b.bytes(GRH_LEN, 6));
+    seen.note("detach", stage.ends[1].detach_multicast(b.qp, group));
+    seen.note("detach again", stage.ends[1].detach_multicast(b.qp, group));
+    stage.ends[1].destroy_qp(b.qp).unwrap();
+    seen.note("attach what is gone", stage.ends[1].attach_multicast(b.qp, group));
+}
+
+/// A region that requests name by other addresses than this process.
+fn names<P: Provider, T: FnMut(&mut [P; 2])>(stage: &mut Stage<P, T>, seen: &mut Seen) {
+    let [a, b] = &stage.connected(|_| ());
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let address = b.mr.address % 4096;
+    let named = stage.ends[1].register_at(b.pd, Region::from(&b.memory), address, access).unwrap();
+    seen.note("its address is that of the call", named.address == address);
+    a.memory.store_u64(0, 7);
+    let write = |at| SendOperation::Write(Remote { address: at, rkey: named.key });
+    seen.note("WRITE by it", stage.request(a, write(address + 8), &[a.sge(0, 8)]));
+    seen.note("its bytes", b.memory.load_u64(8));
+    seen.note("WRITE by the address in the process", stage.request(a, write(b.mr.address), &[a.sge(0, 8)]));
+    seen.note("the peer's state", stage.ends[1].qp_state(b.qp));
+    let limits = stage.ends[0].limits();
+    seen.note("a queue within the limits", stage.ends[0].create_cq(64.min(limits.cqes)).is_ok());
+    seen.note("a queue beyond them", stage.ends[0].create_cq(limits.cqes + 1).is_err());
+    seen.note("the MTU", limits.mtu);
 }
 
 /// Requests and receives in each state, and malformed ones.

@@ -132,6 +132,8 @@ const VERBS: Verbs = Verbs {
     ibv_destroy_srq: destroy_srq,
     ibv_create_ah: create_ah,
     ibv_destroy_ah: destroy_ah,
+    ibv_attach_mcast: attach_mcast,
+    ibv_detach_mcast: detach_mcast,
     ibv_create_qp: create_qp,
     ibv_modify_qp: modify_qp,
     ibv_query_qp: query_qp,
@@ -625,6 +627,16 @@ unsafe extern "C" fn query_qp(_: *mut ibv_qp, seen: *mut ibv_qp_attr, mask: c_in
     // SAFETY: the caller's.
     unsafe { (*seen).qp_state = IBV_QPS_SQE };
     note("ibv_query_qp", &format!("mask {mask:#x}"))
+}
+
+unsafe extern "C" fn attach_mcast(_: *mut ibv_qp, group: *const ibv_gid, lid: u16) -> c_int {
+    // SAFETY: the caller's; any bits are a GID.
+    note("ibv_attach_mcast", &format!("{:x?} {lid}", unsafe { (*group).raw }))
+}
+
+unsafe extern "C" fn detach_mcast(_: *mut ibv_qp, group: *const ibv_gid, lid: u16) -> c_int {
+    // SAFETY: the caller's; any bits are a GID.
+    note("ibv_detach_mcast", &format!("{:x?} {lid}", unsafe { (*group).raw }))
 }
 
 unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {

@@ -246,6 +246,32 @@ impl MemoryRegion {
         Ok(Self(Arc::new(MrInner { handle, pd: pd.clone() })))
     }
 
+    /// As [`MemoryRegion::register_for_peers`], for requests that name the first byte by `address`.
+    /// Both addresses have the same place in a page.
+    ///
+    /// # Errors
+    /// As of [`MemoryRegion::register_for_peers`].
+    ///
+    /// # Safety
+    /// As of [`MemoryRegion::register_for_peers`].
+    pub unsafe fn register_for_peers_as(
+        pd: &ProtectionDomain,
+        start: NonNull<u8>,
+        len: usize,
+        address: u64,
+        access: RemoteAccess,
+        keeper: MemoryOwner,
+    ) -> Result<Self, VerbsError> {
+        let verbs = pd.context().core().verbs();
+        let flags = IBV_ACCESS_LOCAL_WRITE | access.flags();
+        // SAFETY: the domain is valid; the caller's promise.
+        let raw = unsafe { (verbs.ibv_reg_mr_iova2)(pd.as_ptr(), start.as_ptr().cast(), len, address, flags) };
+        let raw = VerbsError::check_object("ibv_reg_mr", raw)?;
+        // SAFETY: new, 1.
+        let handle = unsafe { Handle::over(raw, verbs.ibv_dereg_mr, keeper) }.of(pd.context().own_objects(), None);
+        Ok(Self(Arc::new(MrInner { handle, pd: pd.clone() })))
+    }
+
     /// Ends the registration, unless a clone of the handle lives on.
     ///
     /// # Errors

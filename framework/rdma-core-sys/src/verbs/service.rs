@@ -417,6 +417,28 @@ impl QueuePair {
         VerbsError::check("ibv_modify_qp", answer)
     }
 
+    /// Has a QP of datagrams receive what is sent to a multicast group, by its GID.
+    ///
+    /// # Errors
+    /// It is not one of datagrams, or the GID no group (`EINVAL`); the device has no more.
+    pub fn attach_multicast(&self, group: [u8; 16]) -> Result<(), VerbsError> {
+        let group = ibv_gid { raw: group };
+        // SAFETY: a living QP; the call reads the GID. RoCE has no local identifiers.
+        let answer = unsafe { (self.verbs().ibv_attach_mcast)(self.as_ptr(), &raw const group, 0) };
+        VerbsError::check("ibv_attach_mcast", answer)
+    }
+
+    /// Ends that.
+    ///
+    /// # Errors
+    /// It was not attached (`EINVAL`).
+    pub fn detach_multicast(&self, group: [u8; 16]) -> Result<(), VerbsError> {
+        let group = ibv_gid { raw: group };
+        // SAFETY: as above.
+        let answer = unsafe { (self.verbs().ibv_detach_mcast)(self.as_ptr(), &raw const group, 0) };
+        VerbsError::check("ibv_detach_mcast", answer)
+    }
+
     /// Posts a send.
     ///
     /// # Errors

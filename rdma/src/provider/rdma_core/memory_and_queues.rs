@@ -17,18 +17,39 @@ use rdma_core_sys::verbs::{
 use super::{convert, refused};
 use crate::roce::{Access, Data, DeviceError, PostError, Region, SGES_MAX, SendRequest, Sge, WorkCompletion};
 
-/// Registers a region, for as long as the registration lives.
-pub(super) fn register(pd: &ProtectionDomain, region: Region, access: Access) -> Result<MemoryRegion, DeviceError> {
-    let (start, len) = (region.start(), region.len());
+/// Bytes of the smallest page.
+const PAGE: u64 = 4096;
+
+/// Registers a region, whose first byte requests name by `address`, for as long as the registration
+/// lives.
+pub(super) fn register(
+    pd: &ProtectionDomain,
+    region: Region,
+    address: u64,
+    access: Access,
+) -> Result<MemoryRegion, DeviceError> {
+    let (start, len, is_own) = (region.start(), region.len(), region.address() == address);
+    if region.address() % PAGE != address % PAGE {
+        return Err(DeviceError::Value("address with another place in its page than the memory, over a NIC"));
+    }
     let mr = if access.has(Access::LOCAL_WRITE) {
-        let remote = convert::remote_access(access);
-        // SAFETY: 1.
-        unsafe { MemoryRegion::register_for_peers(pd, start, len, remote, Arc::new(region)) }
+        let (remote, region) = (convert::remote_access(access), Arc::new(region));
+        if is_own {
+            // SAFETY: 1.
+            unsafe { MemoryRegion::register_for_peers(pd, start, len, remote, region) }
+        } else {
+            // SAFETY: 1.
+            unsafe { MemoryRegion::register_for_peers_as(pd, start, len, address, remote, region) }
+        }
     } else if access.has_remote() || access.has(Access::MW_BIND) {
         return Err(DeviceError::Value("remote rights or windows without LOCAL_WRITE through rdma-core"));
     } else {
         let local = LocalAccess { local_write: false, ..LocalAccess::default() };
-        MemoryRegion::register(pd, start, len, local, Arc::new(region))
+        if is_own {
+            MemoryRegion::register(pd, start, len, local, Arc::new(region))
+        } else {
+            MemoryRegion::register_as(pd, start, len, address, local, Arc::new(region))
+        }
     };
     mr.map_err(|error| refused(&error))
 }

@@ -1,8 +1,8 @@
 //! A NIC through libibverbs: the objects of a context, by the handles of [`crate::roce`].
 //!
 //! Nobody has tried it on a NIC; the tests run on the software ConnectX. What it does not do is
-//! refused, and never done by half: multicast, windows of type 1, and rights of peers to regions
-//! without LOCAL_WRITE.
+//! refused, and never done by half: windows of type 1, and rights of peers to regions without
+//! LOCAL_WRITE.
 
 mod convert;
 mod events;
@@ -10,6 +10,7 @@ mod events;
 mod memory_and_queues;
 
 use core::fmt;
+use core::net::Ipv6Addr;
 use std::collections::HashMap;
 
 use rdma_core_sys::verbs::{
@@ -19,13 +20,13 @@ use rdma_core_sys::verbs::{
 use rdma_core_sys::{LoadError, RdmaCore as Libraries};
 
 use self::convert::Gids;
-use super::Provider;
+use super::{Provider, ProviderLimits};
 use crate::roce::Limits;
 use crate::roce::handle::{Table, kind, next_device};
 use crate::roce::{
     Access, AhHandle, Binding, CqHandle, Destination, DeviceError, Event, INLINE_MAX, MESSAGE_MAX, ModifyError, Mr,
     MrHandle, Mtu, Mw, MwHandle, Notify, Path, PdHandle, PostError, QpAttributes, QpHandle, QpOptions, QpState, Region,
-    SGES_MAX, SendOperation, SendRequest, Sge, SrqHandle, WorkCompletion, check_pieces,
+    SGES_MAX, SendOperation, SendRequest, Sge, SrqHandle, WorkCompletion, check_group, check_pieces,
 };
 use crate::wire::opcode::Transport;
 use crate::wire::qpn::Qpn;
@@ -36,6 +37,8 @@ const PD: &str = "protection domain";
 const MR: &str = "memory region";
 const MW: &str = "memory window";
 const CQ: &str = "completion queue";
+const QP: &str = "queue pair";
+const ATTACHMENT: &str = "attachment";
 const SRQ: &str = "shared receive queue";
 
 /// A device of rdma-core: a NIC, or rxe. The first port of it.
@@ -53,6 +56,8 @@ pub struct RdmaCore {
     pds: Table<kind::Pd, ProtectionDomain>,
     gids: Gids,
     limits: Limits,
+    /// What programs are told, but for the MTU, which the link may change.
+    public_limits: ProviderLimits,
     /// Where armed completion queues notify.
     channel: CompletionChannel,
     context: Context,
@@ -128,6 +133,13 @@ impl RdmaCore {
             dest_rd_atomics: attributes.dest_rd_atomic_max,
             rd_atomics: attributes.rd_atomic_max,
         };
+        let public_limits = ProviderLimits {
+            mtu: limits.mtu,
+            wrs_per_queue: attributes.qp_wr_max,
+            cqes: attributes.cqe_max,
+            rd_atomics: limits.rd_atomics,
+            dest_rd_atomics: limits.dest_rd_atomics,
+        };
         Ok(Self {
             qps: Table::of_device(number, OBJECTS),
             srqs: Table::of_device(number, OBJECTS),
@@ -140,6 +152,7 @@ impl RdmaCore {
             pds: Table::of_device(number, OBJECTS),
             gids,
             limits,
+            public_limits,
             channel,
             context,
         })
@@ -148,7 +161,7 @@ impl RdmaCore {
     /// The GIDs of the port, by their places: where packets come from. They are those of the start,
     /// of the last [`Event::GidChange`] that was taken, or of the last path from an address that
     /// was not among them.
-    pub fn gids(&self) -> impl Iterator<Item = core::net::Ipv6Addr> {
+    pub fn gids(&self) -> impl Iterator<Item = Ipv6Addr> {
         self.gids.addresses()
     }
 
@@ -235,9 +248,15 @@ impl Provider for RdmaCore {
         self.pds.remove(pd).map(drop).ok_or(DeviceError::Unknown(PD))
     }
 
-    fn register(&mut self, pd: PdHandle, region: Region, access: Access) -> Result<Mr, DeviceError> {
-        let (address, len) = (region.address(), region.len() as u64);
-        let mr = memory_and_queues::register(self.pd(pd)?, region, access)?;
+    fn register_at(
+        &mut self,
+        pd: PdHandle,
+        region: Region,
+        address: u64,
+        access: Access,
+    ) -> Result<Mr, DeviceError> {
+        let len = region.len() as u64;
+        let mr = memory_and_queues::register(self.pd(pd)?, region, address, access)?;
         // Requests of this package have one key for both; those of mlx5 and rxe are the same.
         let key = mr.lkey();
         if access.has_remote() && key != mr.rkey() {
@@ -370,6 +389,29 @@ impl Provider for RdmaCore {
 
     fn qpn(&self, qp: QpHandle) -> Option<Qpn> {
         self.qps.get(qp).map(|qp| Qpn::new(qp.queues.number()))
+    }
+
+    fn qp_state(&self, qp: QpHandle) -> Option<QpState> {
+        let qp = self.qps.get(qp)?;
+        Some(qp.queues.state().ok().and_then(convert::state_of).unwrap_or(qp.state))
+    }
+
+    fn limits(&self) -> ProviderLimits {
+        ProviderLimits { mtu: self.mtu().unwrap_or(self.limits.mtu), ..self.public_limits }
+    }
+
+    fn attach_multicast(&mut self, qp: QpHandle, group: Ipv6Addr) -> Result<(), DeviceError> {
+        let qp = self.qps.get(qp).ok_or(DeviceError::Unknown(QP))?;
+        check_group(qp.transport, group)?;
+        qp.queues.attach_multicast(group.octets()).map_err(|error| refused(&error))
+    }
+
+    fn detach_multicast(&mut self, qp: QpHandle, group: Ipv6Addr) -> Result<(), DeviceError> {
+        let attached = self.qps.get(qp).ok_or(DeviceError::Unknown(ATTACHMENT))?;
+        attached.queues.detach_multicast(group.octets()).map_err(|error| match error.errno() {
+            libc::EINVAL => DeviceError::Unknown(ATTACHMENT),
+            _ => refused(&error),
+        })
     }
 
     fn modify_qp(&mut self, qp: QpHandle, attributes: &QpAttributes) -> Result<(), ModifyError> {

@@ -13,6 +13,17 @@ use crate::wire::qpn::Qpn;
 
 const NAME: &str = "address handle";
 
+/// A queue pair of this service may be attached to the group.
+pub(crate) fn check_group(transport: Transport, group: Ipv6Addr) -> Result<(), DeviceError> {
+    if transport != Transport::Ud {
+        return Err(DeviceError::Value("multicast over a connection"));
+    }
+    match group.to_ipv4_mapped().map_or(group.is_multicast(), |group| group.is_multicast()) {
+        true => Ok(()),
+        false => Err(DeviceError::Value("address that is no multicast group")),
+    }
+}
+
 impl Device {
     /// Makes an address handle: the way to the receivers of datagrams.
     ///
@@ -46,13 +57,7 @@ impl Device {
     /// no group.
     pub fn attach_multicast(&mut self, handle: QpHandle, group: Ipv6Addr) -> Result<(), DeviceError> {
         let qp = self.qps.get(handle).ok_or(DeviceError::Unknown("queue pair"))?;
-        if qp.transport() != Transport::Ud {
-            return Err(DeviceError::Value("multicast over a connection"));
-        }
-        let is_group = group.to_ipv4_mapped().map_or(group.is_multicast(), |group| group.is_multicast());
-        if !is_group {
-            return Err(DeviceError::Value("address that is no multicast group"));
-        }
+        check_group(qp.transport(), group)?;
         if self.groups.attach(group, handle) { Ok(()) } else { Err(DeviceError::Full("attachments")) }
     }
 

@@ -8,6 +8,8 @@ mod srq;
 
 use zerocopy::FromBytes;
 
+#[cfg(feature = "rdma-core")]
+pub(crate) use datagrams::check_group;
 pub use gsi::{GsiFull, MAD_LEN, ReceivedMad};
 pub use objects::DeviceError;
 

@@ -4,6 +4,7 @@
 use core::fmt;
 
 use super::{Device, FIRST_QPN, settle};
+use crate::roce::config::DeviceConfig;
 use crate::roce::counters::{DeviceCounters, QpCounters};
 use crate::roce::cq::{Cq, Notify};
 use crate::roce::events::Event;
@@ -248,6 +249,11 @@ impl Device {
         qp.modify(&mut self.tables, limits, attributes)?;
         settle(qp, &self.tables, &mut self.due, &mut self.timers);
         Ok(())
+    }
+
+    /// What the device was made for.
+    pub const fn config(&self) -> &DeviceConfig {
+        &self.config
     }
 
     /// The queue pair at a place of the table, from 0 to below
