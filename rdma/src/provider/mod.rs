@@ -74,13 +74,7 @@ pub trait Provider {
     ///
     /// # Errors
     /// As of [`register`](Self::register); over a NIC another place in the page.
-    fn register_at(
-        &mut self,
-        pd: PdHandle,
-        region: Region,
-        address: u64,
-        access: Access,
-    ) -> Result<Mr, DeviceError>;
+    fn register_at(&mut self, pd: PdHandle, region: Region, address: u64, access: Access) -> Result<Mr, DeviceError>;
 
     /// Ends a registration.
     ///
@@ -244,13 +238,7 @@ impl Provider for Device {
         Self::destroy_pd(self, pd)
     }
 
-    fn register_at(
-        &mut self,
-        pd: PdHandle,
-        region: Region,
-        address: u64,
-        access: Access,
-    ) -> Result<Mr, DeviceError> {
+    fn register_at(&mut self, pd: PdHandle, region: Region, address: u64, access: Access) -> Result<Mr, DeviceError> {
         Self::register_at(self, pd, region, address, access)
     }
 

@@ -1,6 +1,6 @@
 //! One program over two providers: over RoCE devices of this package, whose frames the test
-//! carries, and over software ConnectXs under rdma-core, or two ports of NICs that a cable joins, by
-//! their names in `RDMA_DEV` and `RDMA_PEER`. Nobody has tried it on NICs.
+//! carries, and over software ConnectXs under rdma-core, or two ports of NICs that a cable joins,
+//! by their names in `RDMA_DEV` and `RDMA_PEER`. Nobody has tried it on NICs.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
 use core::net::Ipv6Addr;

@@ -248,13 +248,7 @@ impl Provider for RdmaCore {
         self.pds.remove(pd).map(drop).ok_or(DeviceError::Unknown(PD))
     }
 
-    fn register_at(
-        &mut self,
-        pd: PdHandle,
-        region: Region,
-        address: u64,
-        access: Access,
-    ) -> Result<Mr, DeviceError> {
+    fn register_at(&mut self, pd: PdHandle, region: Region, address: u64, access: Access) -> Result<Mr, DeviceError> {
         let len = region.len() as u64;
         let mr = memory_and_queues::register(self.pd(pd)?, region, address, access)?;
         // Requests of this package have one key for both; those of mlx5 and rxe are the same.
