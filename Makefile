@@ -93,6 +93,13 @@ trade: tools ## an exchange and an order gateway trade, as root over a veth, els
 	cargo build --profile demo -p exchange-sim -p order-gateway
 	@scripts/demo-trade $(DEMO) $(TRADE_SECONDS) $(TRANSPORT)
 
+.PHONY: fanout
+fanout: tools ## a day of market data to a consumer by nats-server, which is killed in its middle: the consumer ends with each record once; needs no root
+	$(call want,nats-server,nats-server,for the demo,exit 2)
+	cargo build --profile demo -p exchange-sim -p market-gateway -p market-gateway-nats --bins
+	cargo build --profile demo -p market-gateway-nats --example consumer
+	@scripts/demo-fanout $(DEMO)
+
 .PHONY: sockets
 sockets: root tools ## as root: redis-server on wirepath in a namespace, redis-benchmark on the kernel in another, then both on the kernel
 	$(call want,ip,iproute2,for network namespaces,exit 2)
