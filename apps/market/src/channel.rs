@@ -412,11 +412,14 @@ impl<C: Decoder + Default, B: Books, S: EventSink> BookBuilder<C, B, S> {
 
     /// Applies a message that was passed on when it arrived; `counts` is for whatever it is decoded
     /// to now. Events that only follow from earlier messages, such as a time of PITCH, have not
-    /// their values, which no book needs.
+    /// their values, which no book needs. The sink is told of states of instruments again.
     pub fn apply_queued(&mut self, message: &[u8], counts: &mut MessageCounts) {
-        let books = &mut self.books;
+        let (books, sink) = (&mut self.books, &mut self.sink);
         C::default().decode_all(message, counts, &mut |event| {
             books.apply(event);
+            if let Event::Status(status) = event {
+                sink.status_again(status, books);
+            }
             if matches!(event, Event::Clear(_) | Event::BookReset(_)) {
                 // Empty books are right only when the messages behind are applied too.
                 books.mark_stale();

@@ -1,7 +1,7 @@
 //! The events of a channel for others than its books: a ring in shared memory, a publisher, a log.
 
 use crate::book::{Books, Change};
-use crate::event::Event;
+use crate::event::{Event, Status};
 use crate::sequence::Gap;
 
 /// Receives what a [`BookBuilder`](crate::BookBuilder) builds its books from, after the books have
@@ -47,6 +47,12 @@ pub trait EventSink {
     /// could not be decoded.
     fn doubted(&mut self, books: &impl Books) {
         let _ = books;
+    }
+
+    /// A state of an instrument that was told when its message came, and is told again now that the
+    /// message is applied behind an image: the image may have said an older state in between.
+    fn status_again(&mut self, status: &Status, books: &impl Books) {
+        let _ = (status, books);
     }
 
     /// The books were rebuilt from an image, and are whole. Events went on meanwhile, those of the
@@ -110,6 +116,11 @@ impl<A: EventSink, B: EventSink> EventSink for (A, B) {
     fn doubted(&mut self, books: &impl Books) {
         self.0.doubted(books);
         self.1.doubted(books);
+    }
+
+    fn status_again(&mut self, status: &Status, books: &impl Books) {
+        self.0.status_again(status, books);
+        self.1.status_again(status, books);
     }
 
     fn rebuilt(&mut self, books: &impl Books) {

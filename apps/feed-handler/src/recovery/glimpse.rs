@@ -137,7 +137,7 @@ mod tests {
         let credentials = Credentials::new("user", "password").unwrap();
         let mut glimpse = Glimpse::connect(serve(image), credentials, session).unwrap();
         let books = Box::new(AllocatedBooks::allocate(Capacity { books: 1, orders: 1, levels: 1 }));
-        let mut books = ImageBooks::<MoldItch50>::new(books);
+        let mut books = ImageBooks::<MoldItch50>::new((books, Vec::new()));
         loop {
             match glimpse.poll(&mut books, 0)? {
                 ImageStep::Done { first_live } => return Ok(first_live),

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use market::event::{Event, Status};
 use market::framing::Session;
 use market::{Books, Decoder, MessageCounts};
 
@@ -9,6 +10,9 @@ use super::glimpse::Glimpse;
 use super::plan::{ImagePlan, ImageSource};
 use super::spin::Spin;
 use crate::format::Protocol;
+
+/// States of instruments that an image may have: those of each stock twice, and more.
+const STATUSES_MAX: usize = 1 << 16;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +28,9 @@ pub(super) struct ImageJob {
 /// The books of an image as far as it has come.
 pub(super) struct ImageBooks<P: Protocol> {
     pub(super) books: Box<P::Books>,
+    /// The states of instruments that it has, in its order.
+    pub(super) statuses: Vec<Status>,
+    has_too_many_statuses: bool,
     codec: P::Codec,
     counts: MessageCounts,
 }
@@ -45,17 +52,34 @@ pub(super) enum ImageClient {
 
 impl<P: Protocol> ImageBooks<P> {
     /// Empty ones, in the memory of others.
-    pub(super) fn new(mut books: Box<P::Books>) -> Self {
+    pub(super) fn new((mut books, mut statuses): (Box<P::Books>, Vec<Status>)) -> Self {
         books.clear();
-        Self { books, codec: P::Codec::default(), counts: MessageCounts::new() }
+        statuses.clear();
+        let has_too_many_statuses = false;
+        Self { books, statuses, has_too_many_statuses, codec: P::Codec::default(), counts: MessageCounts::new() }
+    }
+
+    /// The memory, for the next image.
+    pub(super) fn into_memory(self) -> (Box<P::Books>, Vec<Status>) {
+        (self.books, self.statuses)
     }
 
     /// Applies a message of the image.
     pub(super) fn apply(&mut self, message: &[u8]) {
-        let books = &mut self.books;
+        let Self { books, statuses, has_too_many_statuses, .. } = self;
         self.codec.decode_all(message, &mut self.counts, &mut |event| {
             books.apply(event);
+            match event {
+                Event::Status(status) if statuses.len() < STATUSES_MAX => statuses.push(*status),
+                Event::Status(_) => *has_too_many_statuses = true,
+                _ => (),
+            }
         });
+    }
+
+    /// Whether it has more states than there is room for.
+    pub(super) const fn is_endless(&self) -> bool {
+        self.has_too_many_statuses
     }
 
     /// Whether a message was broken. One of an unknown type is left out, as in the live feed.
@@ -89,6 +113,9 @@ impl ImageClient {
         }?;
         if books.is_broken() {
             return Err(io::Error::other("a message of the image has not the length of its type"));
+        }
+        if books.is_endless() {
+            return Err(io::Error::other("the image has more states of instruments than a market has instruments"));
         }
         Ok(step)
     }

@@ -3,6 +3,7 @@
 
 use arrayvec::ArrayVec;
 use market::RerequestRange;
+use market::event::Status;
 use market::framing::Session;
 use wirepath::worker::spsc::lossless::{Consumer, Producer, ring};
 
@@ -56,8 +57,8 @@ pub enum Command<B> {
         /// The set.
         set: u16,
     },
-    /// The books that an image replaced: the memory for the next one.
-    Spare(Box<B>),
+    /// The books that an image replaced, and its states: the memory for the next one.
+    Spare(Box<B>, Vec<Status>),
 }
 
 /// To the worker. Packets are most of the answers, and a box would be freed by the worker.
@@ -93,6 +94,9 @@ pub enum Answer<B> {
         first_live: u64,
         /// Its books.
         books: Box<B>,
+        /// The states of instruments that it has, in its order. They go back with the books that
+        /// it replaces, because the worker frees nothing.
+        statuses: Vec<Status>,
     },
     /// No image came of a request.
     NoImage {

@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use market::Capacity;
+use market::event::Status;
 use wirepath::counters::{Counter, Scope, Unit};
 use wirepath::worker::affinity::spawn_helper;
 
@@ -70,7 +71,7 @@ pub fn start<P: Protocol>(
     }
     let services = sets.iter().map(SetService::open).collect::<Result<Vec<_>, _>>()?;
     let has_images = services.iter().any(|service| service.image.is_some());
-    let spare = has_images.then(|| Box::new(P::Books::allocate(capacity)));
+    let spare = has_images.then(|| (Box::new(P::Books::allocate(capacity)), Vec::new()));
     let (worker, thread) = link();
     let (jobs, loop_counters) = (VecDeque::new(), LoopCounters::new(scope));
     let answers = scope.scope("answers");
@@ -113,7 +114,7 @@ struct Service<P: Protocol> {
     services: Vec<SetService>,
     link: ThreadEnd<P::Books>,
     /// The memory for the next image, when the worker has none of it.
-    spare: Option<Box<P::Books>>,
+    spare: Option<(Box<P::Books>, Vec<Status>)>,
     jobs: VecDeque<ImageJob>,
     current: Option<Image<P>>,
     /// Packets of a group of answers whose senders are none of its own.
@@ -220,7 +221,7 @@ impl<P: Protocol> Service<P> {
                         loops.want_definitions();
                     }
                 }
-                Command::Spare(books) => self.spare = Some(books),
+                Command::Spare(books, statuses) => self.spare = Some((books, statuses)),
             }
         }
         has_worked
@@ -308,7 +309,7 @@ impl<P: Protocol> Service<P> {
         let ImageJob { set, channel, id, .. } = image.job;
         match image.client.poll(&mut image.books, now_ns) {
             Ok(ImageStep::More) if now_ns >= image.until_ns => {
-                self.spare = Some(image.books.books);
+                self.spare = Some(image.books.into_memory());
                 self.fail(set, channel, id, &io::ErrorKind::TimedOut.into());
                 true
             }
@@ -318,11 +319,12 @@ impl<P: Protocol> Service<P> {
                 false
             }
             Ok(ImageStep::Done { first_live }) => {
-                let _ = self.link.answers.push(Answer::Image { channel, id, first_live, books: image.books.books });
+                let (books, statuses) = image.books.into_memory();
+                let _ = self.link.answers.push(Answer::Image { channel, id, first_live, books, statuses });
                 true
             }
             Err(error) => {
-                self.spare = Some(image.books.books);
+                self.spare = Some(image.books.into_memory());
                 self.fail(set, channel, id, &error);
                 true
             }

@@ -44,8 +44,9 @@ struct Changes {
     /// The instrument of each book; `None` for books that nobody trades, or of which nothing
     /// changed yet.
     instruments: Box<[Option<InstrumentIdx>]>,
-    /// Which of our instruments the venue does not trade, as far as its messages have come: a gap
-    /// may have the end of a halt, and the venue then says no more until the next one.
+    /// Which of our instruments the venue does not trade, as far as its messages and images have
+    /// come: a gap that no image fills may have the begin or the end of a halt, and the venue then
+    /// says no more until the next one.
     halts: Box<[Halts]>,
     /// Books whose best prices may have changed in this packet.
     changed: Vec<BookIdx>,
@@ -125,13 +126,21 @@ impl FeedBooks {
     }
 
     /// Puts an image's books in the place of ours, which are in `books` then, if the image is of
-    /// use. They are stale until [`FeedBooks::catch_up`] has applied what is queued.
-    pub(super) fn take_image(&mut self, id: u64, first_live: u64, books: &mut OrderBooks, now_ns: u64) {
+    /// use, and its states in the place of what we know of halts. The books are stale until
+    /// [`FeedBooks::catch_up`] has applied what is queued.
+    pub(super) fn take_image(
+        &mut self,
+        (id, first_live): (u64, u64),
+        books: &mut OrderBooks,
+        statuses: &[Status],
+        now_ns: u64,
+    ) {
         let Some(image) = &mut self.image else { return };
         if image.offer(id, first_live, now_ns) == ImageVerdict::Take {
             core::mem::swap(&mut self.builder.books, books);
             self.builder.books.mark_stale();
             self.builder.sink.renumbered();
+            self.builder.sink.take_statuses(statuses);
         }
     }
 
@@ -214,13 +223,35 @@ impl Changes {
         BookEvent { is_halted, is_stale: told.is_stale || self.is_late, ..told }
     }
 
-    /// The venue halts an instrument, or trades it again.
+    /// The states of an image are those of one moment. One that has none leaves what is known: its
+    /// server does not send them. Nasdaq tells the state of each stock that trades, so one of which
+    /// nothing is said is halted.
     #[cold]
-    fn status(&mut self, status: &Status, books: &impl Books) {
-        let Some(number) = self.symbols.iter().position(|ours| *ours == status.symbol) else { return };
+    fn take_statuses(&mut self, statuses: &[Status]) {
+        if statuses.is_empty() {
+            return;
+        }
+        self.halts.fill(Halts { is_regulatory: true, is_operational: false });
+        for status in statuses {
+            self.halt(status);
+        }
+    }
+
+    /// Whether the state is of one of our instruments.
+    fn halt(&mut self, status: &Status) -> bool {
+        let Some(number) = self.symbols.iter().position(|ours| *ours == status.symbol) else { return false };
         let halts = &mut self.halts[number];
         let halt = if status.operational { &mut halts.is_operational } else { &mut halts.is_regulatory };
         *halt = HALTED.contains(&status.state);
+        true
+    }
+
+    /// The venue halts an instrument, or trades it again.
+    #[cold]
+    fn status(&mut self, status: &Status, books: &impl Books) {
+        if !self.halt(status) {
+            return;
+        }
         // Where there is no book yet, nobody trades on it.
         if let Some(book) = books.find(status.symbol)
             && self.is_ours(book, books)
@@ -260,6 +291,10 @@ impl EventSink for Changes {
 
     fn doubted(&mut self, _books: &impl Books) {
         self.is_all_changed = true;
+    }
+
+    fn status_again(&mut self, status: &Status, books: &impl Books) {
+        self.status(status, books);
     }
 
     fn rebuilt(&mut self, _books: &impl Books) {

@@ -8,6 +8,7 @@ use feed_handler::Event;
 use feed_handler::feed::SetConfig;
 use feed_handler::format::{Format, MoldItch50};
 use feed_handler::recovery::{Answer, Command, RecoveryPlan, WorkerEnd, start};
+use market::event::Status;
 use market::framing::mold_udp64::MoldUdp64;
 use market::image::{ImageCounts, ImagePolicy, ImageRequest};
 use market::{AbChannel, Capacity, OrderBooks, RerequestCounts, RetryPolicy};
@@ -30,8 +31,8 @@ pub struct FeedRecovery {
     events: Receiver<Event>,
     due_ns: u64,
     thread: Option<Helper>,
-    /// Books that an image has replaced, until the thread takes their memory back.
-    replaced: Option<Box<OrderBooks>>,
+    /// Books that an image has replaced, and its states, until the thread takes their memory back.
+    replaced: Option<(Box<OrderBooks>, Vec<Status>)>,
 }
 
 /// The outcome of a recovery.
@@ -118,10 +119,10 @@ impl FeedRecovery {
     pub(super) fn turn(&mut self, channel: &mut AbChannel<MoldUdp64>, books: &mut FeedBooks, now_ns: u64) {
         self.due_ns = now_ns.saturating_add(INTERVAL_NS);
         self.take_answers(channel, books, now_ns);
-        if let Some(replaced) = self.replaced.take()
-            && let Err(Command::Spare(replaced)) = self.link.commands.push(Command::Spare(replaced))
+        if let Some((books, statuses)) = self.replaced.take()
+            && let Err(Command::Spare(books, statuses)) = self.link.commands.push(Command::Spare(books, statuses))
         {
-            self.replaced = Some(replaced);
+            self.replaced = Some((books, statuses));
         }
         // In this order: no image is called whole behind a message that the books lack.
         books.want_what_was_lost(channel.arbiter().next_seq().saturating_sub(1));
@@ -137,9 +138,9 @@ impl FeedRecovery {
             }
             match self.link.answers.pop() {
                 Some(Answer::Packet { bytes, .. }) => channel.on_answer(&bytes, now_ns, books),
-                Some(Answer::Image { id, first_live, books: mut image, .. }) => {
-                    books.take_image(id, first_live, &mut image, now_ns);
-                    self.replaced = Some(image);
+                Some(Answer::Image { id, first_live, books: mut image, statuses, .. }) => {
+                    books.take_image((id, first_live), &mut image, &statuses, now_ns);
+                    self.replaced = Some((image, statuses));
                 }
                 Some(Answer::NoImage { id, .. }) => books.image_failed(id, now_ns),
                 // Servers of MoldUDP64 refuse no request, and have no loops.

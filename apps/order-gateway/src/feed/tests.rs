@@ -2,6 +2,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::mpsc::channel;
 
 use feed_handler::recovery::{Answer, Command, ImagePlan, ImageSource, RecoveryPlan, RequestPlan, ThreadEnd, link};
+use market::event::Status;
 use market::framing::PacketWriter;
 use market::framing::mold_udp64::MoldHeader;
 use market::image::ImagePolicy;
@@ -41,6 +42,8 @@ struct Play {
     is_alive: bool,
     /// Best bid in cents, and whether it is stale, of each event.
     told: Vec<(i64, bool)>,
+    /// Of the last event.
+    is_halted: bool,
 }
 
 impl Play {
@@ -48,7 +51,7 @@ impl Play {
         let ((worker, thread), (_, events)) = (link(), channel());
         let config = FeedConfig { books: BOOKS, ..FeedConfig::default() };
         let feed = Feed::with_recovery(&[SYMBOL], &config, FeedRecovery::over(plan, BOOKS, worker, events));
-        Self { feed, thread, now_ns: 0, is_alive: false, told: Vec::new() }
+        Self { feed, thread, now_ns: 0, is_alive: false, told: Vec::new(), is_halted: false }
     }
 
     /// Line A brings bids of our stock, the first of them with number `seq`.
@@ -65,8 +68,9 @@ impl Play {
     /// A turn, `ns` later.
     fn pass(&mut self, ns: u64) {
         self.now_ns += ns;
-        let told = &mut self.told;
+        let (told, is_halted) = (&mut self.told, &mut self.is_halted);
         let mut take = |book: &BookEvent| {
+            *is_halted = book.is_halted;
             assert_eq!(book.instrument.0, 0);
             told.push((book.bid.map_or(0, |(Price(price), _)| price / 100), book.is_stale));
         };
@@ -88,11 +92,19 @@ impl Play {
 
     /// The image has another stock first, so that books have other indices, then a bid of ours.
     fn send_image(&mut self, id: u64, first_live: u64, cents: u32) {
+        self.send_image_with(id, first_live, cents, &[]);
+    }
+
+    /// The same with states of stocks.
+    fn send_image_with(&mut self, id: u64, first_live: u64, cents: u32, states: &[(Symbol, u8)]) {
         let mut builder = BookBuilder::new(Itch50, OrderBooks::new(BOOKS));
         builder.on_message(0, &bid(Symbol(*b"ANOTHER "), 900, 1));
         builder.on_message(0, &bid(SYMBOL, 901, cents));
         let books = Box::new(builder.books);
-        assert!(self.thread.answers.push(Answer::Image { channel: 0, id, first_live, books }).is_ok());
+        let (locate, operational, at_ns) = (Locate(0), false, 0);
+        let status = |&(symbol, state): &(Symbol, u8)| Status { locate, state, operational, at_ns, symbol };
+        let statuses = states.iter().map(status).collect();
+        assert!(self.thread.answers.push(Answer::Image { channel: 0, id, first_live, books, statuses }).is_ok());
     }
 }
 
@@ -113,23 +125,51 @@ fn images() -> RecoveryPlan {
     RecoveryPlan { image: Some(image), ..RecoveryPlan::default() }
 }
 
+/// The state of our stock.
+fn action(state: u8) -> Vec<u8> {
+    let (head, stock) = (Head::new(TradingAction::KIND, Locate(0), 0), SYMBOL);
+    let action = TradingAction { head, stock, state, reserved: b' ', reason: *b"    " };
+    Message::from(&action).as_bytes().to_vec()
+}
+
+/// A halt that began in a hole was not known, and an order of it was sent.
+#[test]
+fn halts_behind_an_image_are_those_of_the_image_and_of_what_came_behind_it() {
+    let another = (Symbol(*b"ANOTHER "), b'T');
+    for (before, image, behind, is_halted) in [
+        (b'T', &[(SYMBOL, b'H')][..], None, true),
+        (b'H', &[(SYMBOL, b'T')], None, false),
+        (b'T', &[(SYMBOL, b'H')], Some(b'T'), false),
+        (b'H', &[(SYMBOL, b'T')], Some(b'P'), true),
+        // One of which an image with states says nothing does not trade.
+        (b'T', &[another], None, true),
+        // A server that sends no states says nothing of any.
+        (b'H', &[], None, true),
+        (b'T', &[], None, false),
+    ] {
+        let mut play = Play::new(images());
+        play.bids(1, &[100]);
+        play.bring(2, &[&action(before)]);
+        play.bring(3, &[BROKEN]);
+        play.pass(MS);
+        let (id, _) = play.wanted();
+        if let Some(state) = behind {
+            play.bring(4, &[&action(state)]);
+        }
+        play.send_image_with(id, 4, 104, image);
+        play.pass(MS);
+        assert_eq!(play.told.last(), Some(&(104, false)), "{before} {image:?} {behind:?}");
+        assert_eq!(play.is_halted, is_halted, "{before} {image:?} {behind:?}");
+    }
+}
+
 #[test]
 fn halt_and_pause_are_told_with_the_book_and_end_with_trading() {
     let mut play = Play::new(images());
     let mut told = Vec::new();
-    let status = |state: u8| {
-        let action = TradingAction {
-            head: Head::new(TradingAction::KIND, Locate(0), 0),
-            stock: SYMBOL,
-            state,
-            reserved: b' ',
-            reason: *b"    ",
-        };
-        Message::from(&action).as_bytes().to_vec()
-    };
     play.bids(1, &[100]);
     for (seq, state) in (2..).zip(*b"HTPQ") {
-        let _ = play.feed.on_packet(Line::A, &packet(seq, &[&status(state)]), 0);
+        let _ = play.feed.on_packet(Line::A, &packet(seq, &[&action(state)]), 0);
         play.feed.publish(0, |book| told.push(book.is_halted));
     }
     assert_eq!(told, [true, false, true, false]);
@@ -177,7 +217,7 @@ fn hole_that_no_answer_fills_leaves_stale_books_until_an_image_and_what_was_queu
     play.bids(5, &[92]);
     play.send_image(id, 4, 104);
     play.pass(MS);
-    assert!(matches!(play.command(), Command::Spare(_)), "the memory of the old books goes back");
+    assert!(matches!(play.command(), Command::Spare(..)), "the memory of the old books goes back");
     play.told.clear();
     play.bids(6, &[105]);
     assert_eq!(play.told, [(105, false)], "it has an index of its own in the image");

@@ -33,10 +33,10 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
                 break;
             }
         }
-        if let Some(books) = self.replaced.take()
-            && let Err(Command::Spare(books)) = link.commands.push(Command::Spare(books))
+        if let Some((books, statuses)) = self.replaced.take()
+            && let Err(Command::Spare(books, statuses)) = link.commands.push(Command::Spare(books, statuses))
         {
-            self.replaced = Some(books);
+            self.replaced = Some((books, statuses));
         }
         self.note_wanting();
         for idx in 0..self.channels.len() {
@@ -70,11 +70,11 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
                     requests.machine.refused(seq);
                 }
             }
-            Answer::Image { channel, id, first_live, mut books } => {
+            Answer::Image { channel, id, first_live, mut books, statuses } => {
                 if let Some(channel) = self.channels.get_mut(channel as usize) {
                     channel.take_image(id, first_live, &mut books, now_ns);
                 }
-                self.replaced = Some(books);
+                self.replaced = Some((books, statuses));
             }
             Answer::NoImage { channel, id } => {
                 let channel = self.channels.get_mut(channel as usize);

@@ -10,6 +10,7 @@ mod settings;
 use core::net::SocketAddrV4;
 
 use arrayvec::ArrayVec;
+use market::event::Status;
 use market::framing::{Framing, Header, Packet, PacketKind};
 use market::{EventSink, Line};
 use wirepath::counters::{Drops, Scope};
@@ -107,8 +108,8 @@ pub struct Feed<P: Protocol, S = ()> {
     recovery_due_ns: u64,
     /// By set: whether a channel of it wants snapshots.
     wanting: Vec<bool>,
-    /// Books that an image replaced, until the ring to the thread has room.
-    replaced: Option<Box<P::Books>>,
+    /// Books that an image replaced, and its states, until the ring to the thread has room.
+    replaced: Option<(Box<P::Books>, Vec<Status>)>,
 }
 
 impl<P: Protocol> Feed<P> {
