@@ -12,7 +12,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -43,6 +43,11 @@ const LOOK_PAUSE: Duration = Duration::from_millis(5);
 /// How long the file of limits may take: its disk may hang, or a pipe be in its place.
 const LIMITS_MAX: Duration = Duration::from_secs(2);
 const LIMITS_HANG: &str = "the file of limits does not answer: no other limits are in force";
+
+/// The kill file is looked at so often at least: the disk of its directory may hang.
+const KILL_FILE_MAX: Duration = Duration::from_secs(2);
+const KILL_FILE_HANGS: &str = "the kill file's disk does not answer: that it appears is not heard while it does not; `kill` \
+                               and SIGUSR1 are";
 
 /// How long a command's line may take.
 const LINE_TIME: Duration = Duration::from_secs(1);
@@ -151,9 +156,13 @@ pub fn start(config: ControlConfig, kill: KillSwitch) -> io::Result<Heard> {
     let (sender, commands) = channel();
     let (is_reading, talkers) = (AtomicBool::new(false), AtomicUsize::new(0));
     let control = Arc::new(Control { config, kill, sender, is_reading, talkers });
-    let signal = kill_signal.clone();
+    let (signal, looks) = (kill_signal.clone(), Arc::new(AtomicU64::new(0)));
+    let (counted, mut watch) = (Arc::clone(&looks), kill_file.is_some().then(|| LookWatch::new(Instant::now())));
     control.hear("signals", SIGNALS_PAUSE, move |control| {
         signal.look();
+        if watch.as_mut().is_some_and(|watch| watch.is_late(counted.load(Ordering::Relaxed), Instant::now())) {
+            control.say(KILL_FILE_HANGS);
+        }
         if reload_signal.swap(false, Ordering::AcqRel) {
             control.reload();
         }
@@ -162,6 +171,7 @@ pub fn start(config: ControlConfig, kill: KillSwitch) -> io::Result<Heard> {
         let mut was_there = false;
         control.hear("kill-file", LOOK_PAUSE, move |control| {
             let is_there = path.exists();
+            looks.fetch_add(1, Ordering::Relaxed);
             if is_there && !was_there {
                 control.kill.throw_for(KillCause::File);
             }
@@ -176,6 +186,28 @@ pub fn start(config: ControlConfig, kill: KillSwitch) -> io::Result<Heard> {
         })?;
     }
     Ok(Heard { commands, kill_signal })
+}
+
+/// Watches whether somebody goes on looking.
+struct LookWatch {
+    looks: u64,
+    since: Instant,
+    is_told: bool,
+}
+
+impl LookWatch {
+    const fn new(now: Instant) -> Self {
+        Self { looks: 0, since: now, is_told: false }
+    }
+
+    /// Whether there was no other look for too long, once until there is one.
+    fn is_late(&mut self, looks: u64, now: Instant) -> bool {
+        if looks != self.looks {
+            *self = Self { looks, since: now, is_told: false };
+        }
+        let is_late = now.saturating_duration_since(self.since) >= KILL_FILE_MAX;
+        is_late && !core::mem::replace(&mut self.is_told, is_late)
+    }
 }
 
 /// A socket that only the user who runs the gateway can reach, because its mode says so. The socket
@@ -451,6 +483,16 @@ mod tests {
         assert!(line(reader).contains("the thread `signals` has ended"));
         assert_ne!(kill.throws(), throws);
         assert_eq!(kill.cause(), KillCause::Program);
+    }
+
+    #[test]
+    fn kill_file_that_cannot_be_looked_at_is_told_once_each_time() {
+        let start = Instant::now();
+        let mut watch = LookWatch::new(start);
+        let mut at = |looks: u64, ms: u64| watch.is_late(looks, start + Duration::from_millis(ms));
+        assert_eq!([at(1, 0), at(2, 1_000), at(2, 2_999)], [false; 3]);
+        assert_eq!([at(2, 3_000), at(2, 9_000)], [true, false], "once");
+        assert_eq!([at(3, 9_001), at(3, 11_000), at(3, 11_001)], [false, false, true]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The file of limits, which is read at the start and again on command, and makes one block.
 
+use std::ops::Range;
 use std::path::Path;
 
 use market::{Price, Symbol};
@@ -32,9 +33,9 @@ pub struct LimitsFile {
     #[serde(default)]
     strategies: Vec<Spanned<LevelSection>>,
     #[serde(default)]
-    port: RateSection,
+    port: Option<Spanned<RateSection>>,
     #[serde(default)]
-    units: Vec<RateSection>,
+    units: Vec<Spanned<RateSection>>,
     instruments: Vec<Spanned<InstrumentSection>>,
 }
 
@@ -102,7 +103,7 @@ struct InstrumentSection {
     #[serde(default)]
     opening_position: Option<Spanned<i64>>,
     #[serde(default)]
-    rates: RateSection,
+    rates: Option<Spanned<RateSection>>,
 }
 
 /// Shares of 32 bits, as orders have them: an opening position of more is a mistake.
@@ -158,6 +159,7 @@ impl LimitsFile {
 
     pub(crate) fn check(&self) -> Result<(), Problem> {
         self.check_levels()?;
+        self.check_rates()?;
         for (idx, section) in self.instruments.iter().enumerate() {
             let symbol = &section.get_ref().symbol;
             if Symbol::new(symbol.get_ref()).is_none_or(|symbol| symbol == Symbol::NONE) {
@@ -197,6 +199,36 @@ impl LimitsFile {
             }
         }
         Ok(())
+    }
+
+    /// A rate that is nothing without the headroom would refuse all, and nobody wanted that.
+    fn check_rates(&self) -> Result<(), Problem> {
+        let instruments = self.instruments.iter().map(|section| section.get_ref().rates.as_ref());
+        for section in self.port.iter().chain(&self.units).chain(instruments.flatten()) {
+            let RateSection { orders_per_second, orders_at_once, cancels_per_second, cancels_at_once } =
+                *section.get_ref();
+            self.check_rate("orders", section.span(), [orders_per_second, orders_at_once])?;
+            self.check_rate("cancels", section.span(), [cancels_per_second, cancels_at_once])?;
+        }
+        self.firm.iter().chain(&self.strategies).try_for_each(|section| {
+            let LevelSection { orders_per_second, orders_at_once, .. } = *section.get_ref();
+            self.check_rate("orders", section.span(), [orders_per_second, orders_at_once])
+        })
+    }
+
+    fn check_rate(&self, of: &str, at: Range<usize>, rates: [u32; 2]) -> Result<(), Problem> {
+        let percent = self.headroom_percent;
+        let is_none = |rate: u32| rate > 0 && Rate::with_headroom(rate, rate, percent) == Rate::ZERO;
+        match ["per_second", "at_once"].into_iter().zip(rates).find(|(_, rate)| is_none(*rate)) {
+            Some((key, rate)) => Err(Problem::new(
+                at,
+                format!(
+                    "`{of}_{key} = {rate}` less a headroom of {percent} % is none: a greater one, or a smaller \
+                     headroom_percent"
+                ),
+            )),
+            None => Ok(()),
+        }
     }
 
     /// An order has a strategy by its position, which the journal has in 16 bits.
@@ -280,9 +312,9 @@ impl LimitsFile {
         };
         limits.firm = self.firm.as_ref().map(|firm| self.level(firm.get_ref()));
         limits.strategies = self.strategies.iter().map(|section| self.level(section.get_ref())).collect();
-        limits.ports[0] = self.rates(&self.port);
+        limits.ports[0] = self.rates(self.port.as_ref());
         for (unit, section) in limits.units.iter_mut().zip(&self.units) {
-            *unit = self.rates(section);
+            *unit = self.rates(Some(section));
         }
         for (idx, section) in self.instruments.iter().enumerate() {
             let section = section.get_ref();
@@ -293,7 +325,7 @@ impl LimitsFile {
                 notional_max: money(section.notional_max),
                 long_max: section.long_max.into(),
                 short_max: section.short_max.into(),
-                rates: self.rates(&section.rates),
+                rates: self.rates(section.rates.as_ref()),
             };
             limits.multipliers[idx] = section.multiplier().unwrap_or_default();
             limits.restricted.set(InstrumentIdx(idx as u32), section.restricted);
@@ -312,7 +344,8 @@ impl LimitsFile {
         }
     }
 
-    fn rates(&self, section: &RateSection) -> RateLimits {
+    fn rates(&self, section: Option<&Spanned<RateSection>>) -> RateLimits {
+        let section = section.map_or_else(RateSection::default, |section| *section.get_ref());
         let rate = |per_second, at_once| Rate::with_headroom(per_second, at_once, self.headroom_percent);
         RateLimits {
             orders: rate(section.orders_per_second, section.orders_at_once),
@@ -336,6 +369,26 @@ mod tests {
         assert_eq!(limits.instruments[0].notional_max, 10_000_000_000);
         assert_eq!((limits.instruments[0].long_max, limits.ports[0]), (0, RateLimits::default()));
         assert_eq!(limits.units[0].orders, Rate::new(90, 18), "ten percent are left unused");
+    }
+
+    #[test]
+    fn rate_that_is_none_without_the_headroom_is_refused_where_it_stands() {
+        let of = |rates: &str| parse::<LimitsFile>(&format!("{TEXT}{rates}"), LimitsFile::check).map_err(|it| it.what);
+        let at_once = of("[instruments.rates]\norders_per_second = 2\norders_at_once = 1\n").unwrap_err();
+        assert_eq!(
+            at_once,
+            "`orders_at_once = 1` less a headroom of 10 % is none: a greater one, or a smaller headroom_percent"
+        );
+        assert!(of("[port]\ncancels_per_second = 1\n").unwrap_err().contains("`cancels_per_second = 1`"));
+        assert!(of("[firm]\norders_per_second = 1\n").unwrap_err().contains("`orders_per_second = 1`"));
+        assert!(of("[port]\norders_per_second = 2\norders_at_once = 2\n").is_ok());
+        assert!(
+            parse::<LimitsFile>(
+                &format!("headroom_percent = 0\n{TEXT}[port]\norders_per_second = 1\n"),
+                LimitsFile::check
+            )
+            .is_ok()
+        );
     }
 
     #[test]

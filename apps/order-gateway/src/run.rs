@@ -565,7 +565,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         }
     }
 
-    /// Ends: obeys a kill that has come since the last turn, asks the venue to close, and has the
+    /// Ends: obeys commands and a kill that have come since the last turn, asks the venue to close, and has the
     /// journal on the disk. A standby has the record of what leaves first. For each of the two this
     /// waits a second at most.
     pub fn log_out(&mut self, report: &mut impl FnMut(&str)) {
@@ -587,6 +587,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         let now_ns = self.host.now_ns();
         if !self.is_logged_out {
             self.kill_signal.iter().for_each(KillSignal::look);
+            // Whoever said one was answered "ok".
+            while self.commands(report) {}
             self.gateway.core_mut().poll(now_ns);
         }
         if self.connection.stream.is_none() {
@@ -627,9 +629,14 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         self.standby.iter_mut().for_each(StandbyLink::leave);
     }
 
-    /// Closes the connection behind its Logout.
+    /// Closes the connection behind its Logout. What the line has not taken leaves soon, or never:
+    /// nobody counts on it later.
     fn hang_up(&mut self, now_ns: u64) {
-        (self.connection.stream, self.connection.leaves_until_ns) = (None, None);
+        self.connection.leaves_until_ns = None;
+        if let Some(mut stream) = self.connection.stream.take() {
+            // Without it the machine sends again as long as it does by itself.
+            let _ = stream.give_up_after(LEAVE);
+        }
         self.gateway.disconnected(now_ns);
         self.standby.iter_mut().for_each(StandbyLink::reset);
     }

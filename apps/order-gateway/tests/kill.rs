@@ -168,6 +168,33 @@ fn cancels_of_a_person_that_the_line_lost_are_sent_again_to_the_orders_of_their_
 }
 
 #[test]
+fn cancels_of_a_person_go_on_in_the_next_process_and_not_to_orders_that_came_behind_them() {
+    let mut gateway = on_line(&KillSwitch::new(), 3);
+    gateway.core_mut().session_mut().room = 1;
+    gateway.core_mut().cancel_all(9 * SECOND);
+    assert!(gateway.core().is_sync_due());
+    say(&mut gateway, 1, VenueEvent::Canceled { reason: 0 }, 9 * SECOND);
+    gateway.core_mut().session_mut().room = usize::MAX;
+    gateway.on_book(&book(20, 10 * SECOND));
+    assert_eq!(canceled(&gateway), [1]);
+    let memory = gateway.core().journal().memory().clone();
+    let (core, _) = Core::recover(config(&KillSwitch::new()), Line::new(), memory, RESERVE).unwrap();
+    let mut again = Gateway::new(Buyer::default(), core);
+    let said = again.core_mut().take_notice().unwrap().to_string();
+    assert!(said.contains("2 of them live, and are canceled again when the session is open"), "{said}");
+    reconnect(&mut again, 11 * SECOND);
+    assert_eq!(canceled(&again), [2, 3]);
+}
+
+#[test]
+fn cancel_of_a_person_without_a_live_order_is_not_written_down() {
+    let mut gateway = on_line(&KillSwitch::new(), 0);
+    let end = gateway.core().journal().end();
+    gateway.core_mut().cancel_all(9 * SECOND);
+    assert_eq!(gateway.core().journal().end(), end);
+}
+
+#[test]
 fn cancels_of_a_person_that_stop_half_way_begin_anew_behind_a_broken_line() {
     let mut gateway = on_line(&KillSwitch::new(), 3);
     gateway.core_mut().session_mut().room = 1;

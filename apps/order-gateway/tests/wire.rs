@@ -388,6 +388,10 @@ fn gateway_that_logs_out_waits_no_longer_than_it_is_polled_for_a_venue_that_ackn
     assert!(!both.near.app().gateway.is_closed());
     both.near.with_app(both.now, |app, cx| app.gateway.end_leaving(cx));
     assert!(both.near.app().gateway.is_closed());
+    // What TCP still has leaves within a second, or never.
+    let connection = both.near.app().connection.unwrap();
+    let options = both.near.with_app(both.now, |_, cx| cx.tcp().options(connection)).unwrap();
+    assert_eq!(options.user_timeout, Some(Duration::from_secs(1)));
 }
 
 /// Nobody is the standby.

@@ -164,6 +164,9 @@ pub enum Entry {
         /// Its position in the limits.
         strategy: StrategyIdx,
     },
+    /// A person had all orders canceled that were opened before this record: who goes on from this
+    /// journal cancels those that live.
+    CanceledAll,
 }
 
 impl Entry {
@@ -191,6 +194,7 @@ impl Entry {
             Self::Opening { .. } => 16,
             Self::Strategy { .. } => 17,
             Self::Declared { .. } => 18,
+            Self::CanceledAll => 19,
         }
     }
 
@@ -231,7 +235,7 @@ impl Entry {
             Self::Received { number } => out.put(number.to_le_bytes()),
             Self::Standby { id } => out.put(id.to_le_bytes()),
             Self::Killed(cause) => out.put([cause as u8]),
-            Self::Gap => (),
+            Self::Gap | Self::CanceledAll => (),
             Self::Unread { number } => out.put(number.to_le_bytes()),
             Self::Opening { symbol, instrument, position } => {
                 out.put(symbol.0);
@@ -290,6 +294,7 @@ impl Entry {
             12 => Self::Standby { id: from.u64()? },
             13 => Self::Killed(KillCause::from_wire(from.u8()?)),
             14 => Self::Gap,
+            19 => Self::CanceledAll,
             15 => {
                 let number = from.u64()?;
                 from = Reader(&[]);

@@ -40,6 +40,7 @@ pub struct Rebuild {
     standby: u64,
     is_armed: bool,
     killed: Option<Killed>,
+    canceled_before: Option<u32>,
 }
 
 /// A kill switch that nobody has lifted.
@@ -150,6 +151,10 @@ impl Rebuild {
             }
             Entry::Gap => {
                 self.gap(table);
+                true
+            }
+            Entry::CanceledAll => {
+                self.canceled_before = Some(table.opened());
                 true
             }
             // A crash may have come before the gap that it is.
@@ -293,6 +298,12 @@ impl Rebuild {
     /// arm.
     pub const fn killed(&self) -> Option<Killed> {
         self.killed
+    }
+
+    /// The orders that a person had canceled are those that were opened before the one of this
+    /// [`Order::serial`](crate::orders::Order::serial). Some of them may live.
+    pub const fn canceled_before(&self) -> Option<u32> {
+        self.canceled_before
     }
 
     /// The version of the limits that were in force.

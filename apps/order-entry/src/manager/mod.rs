@@ -338,6 +338,13 @@ impl<M: JournalMemory> OrderManager<M> {
         self.is_sync_due = true;
     }
 
+    /// A person has all orders canceled. A process that goes on from this journal goes on with it.
+    /// The sync is due as behind [`OrderManager::killed`].
+    pub fn canceled_all(&mut self, now_ns: u64) {
+        self.note(&Entry::CanceledAll, now_ns);
+        self.is_sync_due = true;
+    }
+
     /// Whether a stop is written down and was not synced: one sync for each throw of the switch,
     /// and for each strategy that is stopped, has it outlive a power cut. Where another thread
     /// syncs, it is asked to and [`OrderManager::take_sync_due`] says so; else

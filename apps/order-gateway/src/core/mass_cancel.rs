@@ -168,6 +168,16 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         }
     }
 
+    /// A person had the orders canceled before this process began: those that live are canceled
+    /// again when the session is open.
+    pub(super) fn go_on_with_cancel(&mut self, serial: u32) {
+        self.mass_cancel.before = Some(serial);
+        let live = self.wanted_canceled();
+        if live > 0 && !self.mass_cancel.is_killed {
+            self.notice(Notice::CancelAgain { live });
+        }
+    }
+
     /// The session is open again: cancels that the line may have lost are sent again.
     pub(super) fn cancel_all_again(&mut self) {
         if self.mass_cancel.is_killed && self.manager.orders().live_count() > 0 {

@@ -184,6 +184,9 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
             core.stay_killed(killed);
             core.mass_cancel.is_of_journal = true;
         }
+        if let Some(serial) = rebuild.canceled_before() {
+            core.go_on_with_cancel(serial);
+        }
         // Where one is stopped, its orders may live.
         core.stopped.begin();
         Ok((core, rebuild))
@@ -316,9 +319,13 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         self.manager.set_standby(id, now_ns)
     }
 
-    /// Cancels all orders, past the rates of the gate. New ones pass as before. Where the line
-    /// breaks, those that live then and lived now are canceled again when the session is open.
+    /// Cancels all orders, past the rates of the gate, for a person. New ones pass as before. Where
+    /// the line breaks, those that live then and lived now are canceled again when the session is
+    /// open, also by a process that goes on from the journal.
     pub fn cancel_all(&mut self, now_ns: u64) {
+        if self.manager.orders().live_count() > 0 {
+            self.manager.canceled_all(now_ns);
+        }
         self.send_cancel_all(now_ns);
     }
 

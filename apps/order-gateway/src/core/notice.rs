@@ -158,7 +158,7 @@ impl fmt::Display for Notice {
                 f.write_str("an order that had ended lives, and its side rests at too many prices to reserve for it")
             }
             Self::CancelAgain { live } => {
-                f.write_str("the connection broke behind a cancel of all orders: ")?;
+                f.write_str("the connection, or the gateway, ended behind a cancel of all orders: ")?;
                 return write!(f, "{live} of them live, and are canceled again when the session is open");
             }
             Self::LineKept { live } => {

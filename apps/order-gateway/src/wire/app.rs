@@ -16,7 +16,7 @@ use super::endpoint::{INBOX_MAX, Phase, Request};
 use super::host::WireHandle;
 use super::prepared::{Prepared, send};
 use crate::host::{Host, is_nothing};
-use crate::run::{Run, Turn};
+use crate::run::{LEAVE, Run, Turn};
 use crate::standby::StandbyLink;
 use crate::strategy::Strategy;
 
@@ -147,7 +147,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> WireGateway<T, S, 
             match request {
                 None => return,
                 Some(Request::Call(to)) => self.call(to, cx),
-                Some(Request::Close) => self.leave(|connection, cx| _ = cx.tcp().close(connection), cx),
+                Some(Request::Close) => self.leave(close, cx),
                 Some(Request::Reset) => self.leave(|connection, cx| _ = cx.tcp().abort(connection), cx),
             }
         }
@@ -284,6 +284,16 @@ impl<T, S, M, H> fmt::Debug for WireGateway<T, S, M, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WireGateway").field("connection", &self.connection).finish_non_exhaustive()
     }
+}
+
+/// Closes behind what was written, which leaves soon or never: nobody counts on it later.
+fn close(connection: ConnectionId, cx: &mut Cx<'_>) {
+    if let Some(options) = cx.tcp().options(connection) {
+        let user_timeout = Some(Duration::from_nanos(LEAVE.as_nanos() as u64));
+        // One that has ended is not found.
+        let _ = cx.tcp().set_options(connection, &ConnectionOptions { user_timeout, ..options });
+    }
+    let _ = cx.tcp().close(connection);
 }
 
 /// [`consumer::FEED`] and the next one are the lines'.

@@ -7,10 +7,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use order_entry::journal::{Entry, Journal, Records};
 use order_entry::orders::VenueEvent;
 use order_entry::risk::{KillCause, KillSwitch};
+use order_gateway::control::Command;
 use order_gateway::host::{Host, Stream, Waits};
 use order_gateway::{Core, CoreConfig, Gateway, JournalSync, KillLine, LeftBehind, LineConfig, Run, SyncPolicy};
 
@@ -33,6 +35,8 @@ struct Wire {
     is_slow: Cell<bool>,
     /// What it took.
     left: RefCell<Vec<u8>>,
+    /// How long it sends again what is not acknowledged, where that was said.
+    given_up_after: Cell<Option<Duration>>,
 }
 
 #[derive(Debug)]
@@ -94,6 +98,11 @@ impl Drop for Connection {
 }
 
 impl Stream for Connection {
+    fn give_up_after(&mut self, timeout: Duration) -> io::Result<()> {
+        self.0.given_up_after.set(Some(timeout));
+        Ok(())
+    }
+
     fn reset(self: Box<Self>) -> io::Result<()> {
         self.0.resets.set(self.0.resets.get() + 1);
         Ok(())
@@ -257,6 +266,14 @@ fn log_out(run: &mut LineRun) -> String {
     said
 }
 
+/// The kernel holds it for a quarter of an hour, for a venue that has stopped reading.
+#[test]
+fn what_a_closed_line_has_not_taken_leaves_within_a_second_or_never() {
+    let (mut run, wire) = run(&KillSwitch::new(), 1, false);
+    log_out(&mut run);
+    assert_eq!(wire.given_up_after.get(), Some(Duration::from_secs(1)));
+}
+
 fn has_killed(run: &LineRun) -> bool {
     let journal = run.gateway.core().journal();
     let killed = Some(Entry::Killed(KillCause::Program));
@@ -274,6 +291,16 @@ fn kill_behind_the_last_turn_cancels_before_the_logout_however_little_the_line_t
     let left = String::from_utf8(wire.left.take()).unwrap();
     assert_eq!(left, "a cancel of an order; a cancel of an order; a cancel of an order; logout");
     assert!(has_killed(&run) && !wire.is_open.get());
+}
+
+#[test]
+fn cancel_behind_the_last_turn_leaves_before_the_logout() {
+    let ((mut run, wire), (sender, receiver)) = (run(&KillSwitch::new(), 2, false), channel());
+    run.gateway.core_mut().session_mut().cancel = b"cancel ";
+    run.commands = Some(receiver);
+    sender.send(Command::CancelAll).unwrap();
+    log_out(&mut run);
+    assert_eq!(String::from_utf8(wire.left.take()).unwrap(), "cancel cancel logout");
 }
 
 #[test]

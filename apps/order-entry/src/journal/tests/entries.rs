@@ -93,6 +93,7 @@ pub(super) fn all() -> Vec<Entry> {
         Entry::Standby { id: 11 },
         Entry::Killed(KillCause::File),
         Entry::Gap,
+        Entry::CanceledAll,
         Entry::Unread { number: 7 },
         Entry::Opening { symbol, instrument, position: i64::MIN },
         Entry::Unblocked { symbol, instrument },
