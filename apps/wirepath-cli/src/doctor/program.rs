@@ -12,8 +12,12 @@ use crate::{library, run};
 /// All findings about a program, and about its needs on the machine.
 pub(super) fn examine(program: &Program, inspected: &Inspected) -> Vec<Diagnosis> {
     let of_program = program.findings().into_iter().map(|(check, finding)| Diagnosis { check, finding });
-    let of_machine =
-        [("library", library()), ("af_xdp", kernel::af_xdp(inspected)), ("capabilities", rights(&inspected.root))];
+    let of_machine = [
+        ("library", library()),
+        ("af_xdp", kernel::af_xdp(inspected)),
+        ("capabilities", rights(&inspected.root)),
+        ("interfaces", interfaces(&inspected.root)),
+    ];
     let of_machine = of_machine
         .into_iter()
         .flat_map(|(check, findings)| findings.into_iter().map(move |finding| Diagnosis { check, finding }));
@@ -31,6 +35,19 @@ fn rights(root: &Root) -> Vec<Finding> {
             format!("start `wirepath broker --interface IF --uid USER` as root, or {}", obstacle.remedy),
         ),
     }
+}
+
+/// A program leaves the kernel on one interface.
+fn interfaces(root: &Root) -> Vec<Finding> {
+    let candidates = run::candidates(root);
+    if candidates.len() < 2 {
+        return Vec::new();
+    }
+    let list = candidates.join(", ");
+    finding::note(
+        format!("{list} carry frames: the program's sockets leave the kernel on one of them, and stay on the others"),
+        "choose it with --interface, and have another program use each other one",
+    )
 }
 
 fn library() -> Vec<Finding> {
@@ -61,6 +78,23 @@ mod tests {
         assert!(finding.severity == severity && finding.what.contains(what), "{finding}");
         // Capabilities of its file would have the loader drop the library.
         assert!(said.contains(remedy) && !said.contains("setcap"), "{finding}");
+    }
+
+    #[test]
+    fn interfaces_on_which_sockets_stay_the_kernels_are_named() {
+        let of = |name: &str, flags: &str| {
+            [("address", "02:00:00:00:00:01"), ("type", "1"), ("flags", flags), ("carrier", "1")]
+                .map(|(file, text)| (format!("sys/class/net/{name}/{file}"), text.to_owned()))
+        };
+        let say = |files: &[[(String, String); 4]]| {
+            let files: Vec<(&str, &str)> = files.iter().flatten().map(|(name, text)| (&**name, &**text)).collect();
+            interfaces(&FakeSysfs::new(&files).root())
+        };
+        let [feed, orders, down] = [of("eth1", "0x1003"), of("eth2", "0x1003"), of("eth3", "0x1002")];
+        assert!(say(&[feed.clone(), down.clone()]).is_empty());
+        let findings = say(&[feed, orders, down]);
+        let [finding] = findings.as_slice() else { panic!("{} findings", findings.len()) };
+        assert!(finding.severity == Severity::Note && finding.what.starts_with("eth1, eth2 carry frames"), "{finding}");
     }
 
     #[test]

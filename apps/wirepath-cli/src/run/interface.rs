@@ -58,7 +58,8 @@ fn only(root: &Root) -> Result<String, Obstacle> {
     }
 }
 
-fn candidates(root: &Root) -> Vec<String> {
+/// The interfaces that carry frames.
+pub(crate) fn candidates(root: &Root) -> Vec<String> {
     if let Some(names) = names_elsewhere(root) {
         return names.into_iter().filter(|name| name != "lo").collect();
     }

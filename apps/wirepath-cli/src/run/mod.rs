@@ -22,6 +22,7 @@ use wirepath::device::af_xdp::{broker_of, check_broker};
 use wirepath::proto::Ipv4Prefix;
 use wirepath::worker::topology::{CpuList, Severity};
 
+pub(crate) use self::interface::candidates;
 use self::privilege::NewBroker;
 pub(crate) use self::privilege::{check as check_rights, is_absent};
 use crate::broker::cores;
