@@ -92,6 +92,11 @@ pub(crate) enum Policy {
 }
 
 impl Config {
+    /// Whether the rules leave all sockets to the kernel.
+    pub(crate) fn leaves_all(&self) -> bool {
+        self.leaves_all
+    }
+
     /// The answer of the rules about a socket.
     pub(crate) fn role(&self, traffic: Traffic, local: SocketAddrV4, remote: Option<SocketAddrV4>) -> Decision<'_> {
         let application_id = self.application_id.as_deref();

@@ -33,6 +33,8 @@ use crate::{background, calls, config, engine, heap, log, sys};
 /// 1 in the process that has the engine, 0 in a child of `fork`.
 static OWNER: OnceLock<&'static AtomicU32> = OnceLock::new();
 static PID: AtomicI32 = AtomicI32::new(0);
+/// The process that this one was forked from; 0: it was started by `exec`.
+static FORKED_BY: AtomicI32 = AtomicI32::new(0);
 static HAS_SAID: AtomicBool = AtomicBool::new(false);
 /// This process was forked from one that had an engine then.
 static HAS_PARENT: AtomicBool = AtomicBool::new(false);
@@ -291,9 +293,16 @@ extern "C" fn after_fork_in_child() {
         sys::close(fd);
     }
     if let Some(page) = OWNER.get() {
-        PID.store(sys::getpid(), Ordering::Relaxed);
+        FORKED_BY.store(PID.swap(sys::getpid(), Ordering::Relaxed), Ordering::Relaxed);
         page.store(1, Ordering::Relaxed);
     }
+}
+
+/// Whether this process was started by `exec`, or the one that it was forked from has ended since,
+/// as that of a daemon has.
+pub(crate) fn is_no_child() -> bool {
+    let forked_by = FORKED_BY.load(Ordering::Relaxed);
+    forked_by == 0 || sys::getppid() != forked_by
 }
 
 /// Whether this process was forked from one that had an engine then.

@@ -156,6 +156,12 @@ pass_through! {
     fn fexecve(fd: c_int, words: Words, lines: Words) -> c_int, NO_CALL, [fd, words, lines];
     fn execveat(folder: c_int, path: *const c_char, words: Words, lines: Words, flags: c_int) -> c_int,
         libc::SYS_execveat, [folder, path, words, lines, flags];
+    fn setuid(user: libc::uid_t) -> c_int, libc::SYS_setuid, [user];
+    fn seteuid(user: libc::uid_t) -> c_int, libc::SYS_setresuid, [-1_i32, user, -1_i32];
+    fn setreuid(user: libc::uid_t, effective: libc::uid_t) -> c_int, libc::SYS_setreuid, [user, effective];
+    fn setresuid(user: libc::uid_t, effective: libc::uid_t, saved: libc::uid_t) -> c_int,
+        libc::SYS_setresuid, [user, effective, saved];
+    fn chroot(path: *const c_char) -> c_int, libc::SYS_chroot, [path];
     fn pthread_cancel(thread: libc::pthread_t) -> c_int, NO_CALL, [thread];
     fn sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int, NO_CALL, [signal, action, before];
     fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int, NO_CALL, [entries, parameters];

@@ -14,6 +14,7 @@ use super::exec::{execve, execveat};
 use super::polling::{epoll_create, epoll_wait, poll, select_or};
 use super::polling::{epoll_create1, epoll_ctl, epoll_pwait, epoll_pwait2, ppoll, pselect};
 use super::receive::{preadv2, read, readv, recvfrom, recvmmsg, recvmsg};
+use super::rights::{about_to_become, about_to_change_root};
 use super::send::{pwritev2, sendfile, sendmmsg, sendmsg, sendto, write, writev};
 use super::socket::{accept4, bind, connect, getpeername, getsockname, getsockopt, listen, setsockopt, shutdown};
 use super::{IS_ON, give_none, known, made, may_be_ours, memory, new_may_be_ours};
@@ -266,6 +267,16 @@ symbols! {
             libc::SYS_execve => i64::from(pass!(execve(a as *const c_char, b as Words, c as Words))),
             libc::SYS_execveat => {
                 i64::from(pass!(execveat(a as c_int, b as *const c_char, c as Words, d as Words, e as c_int)))
+            }
+            // By number these are of the calling thread alone, so libc's, which are of all threads,
+            // are not called.
+            libc::SYS_setuid | libc::SYS_setreuid | libc::SYS_setresuid | libc::SYS_chroot => {
+                match number {
+                    libc::SYS_setuid => about_to_become(a as libc::uid_t),
+                    libc::SYS_chroot => about_to_change_root(),
+                    _ => about_to_become(b as libc::uid_t),
+                }
+                pass!(real::syscall(number, a, b, c, d, e, f))
             }
             libc::SYS_close => i64::from(pass!(close(a as c_int))),
             libc::SYS_close_range => i64::from(pass!(close_range(a as c_uint, b as c_uint, c as c_int))),

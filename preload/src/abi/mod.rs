@@ -145,6 +145,8 @@ pub mod polling;
 #[allow(unsafe_code)]
 pub mod receive;
 #[allow(unsafe_code)]
+pub mod rights;
+#[allow(unsafe_code)]
 pub mod send;
 #[allow(unsafe_code)]
 pub mod socket;

@@ -31,6 +31,7 @@ mod member;
 pub(crate) mod offload;
 pub(crate) mod poll;
 pub(crate) mod ports;
+pub(crate) mod rights;
 
 /// How a call ends that may not be ours.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use wirepath::proto::Resolution;
 use wirepath::worker::live::{LiveConfig, PortConfig};
 
 use crate::address::{self, Address, Family};
-use crate::calls::{epoll_twins, error_queue, groups};
+use crate::calls::{epoll_twins, error_queue, groups, rights};
 use crate::engine::file::{ANY, Groups, Owner, ShutdownMask, Socket, Watch};
 use crate::engine::options::{self, HandledBy, OptionCall, Options, SO_BINDTOIFINDEX};
 use crate::engine::table::FileId;
@@ -190,6 +190,9 @@ fn decide(
     if engine.lose_if_gone() {
         return (Verdict::Kernel, GONE);
     }
+    if verdict != Verdict::Refused && rights::are_lost(engine) {
+        return (Verdict::Kernel, rights::GIVEN_UP);
+    }
     let is_on_ours = match remote {
         Some(remote) if remote.ip().is_multicast() => groups::leave_by_ours(engine, groups, *local.ip(), *remote.ip()),
         // The kernel connects from any of its addresses, by whatever interface the peer is reached.
@@ -359,7 +362,26 @@ pub(crate) fn open(engine: &mut Engine) -> bool {
     match engine.state {
         State::Open(_) => true,
         State::Failed => false,
-        State::Closed => open_anew(engine).inspect_err(|error| config::fall_back_of(engine.number, error)).is_ok(),
+        State::Closed => match open_anew(engine) {
+            Ok(()) => true,
+            Err(error) => {
+                // By now it may have another reason, that of a process in a `chroot`.
+                let why = engine.why_not_before.take().unwrap_or_else(|| error.to_string());
+                config::fall_back_of(engine.number, why);
+                false
+            }
+        },
+    }
+}
+
+/// Opens the worker of an engine that is closed, while the process can. Where that fails it stays
+/// closed, and the first socket tries again: the process may never have one.
+pub(super) fn open_while_allowed(engine: &mut Engine) {
+    if matches!(engine.state, State::Closed)
+        && let Err(error) = open_anew(engine)
+    {
+        engine.state = State::Closed;
+        engine.why_not_before = Some(error.to_string());
     }
 }
 

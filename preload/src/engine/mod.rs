@@ -93,6 +93,8 @@ pub(crate) struct Engine {
     pub(crate) is_gone: bool,
     /// Its broker has ended, and may be there again.
     awaits_broker: bool,
+    /// Why the worker could not be opened before the process has gone into a `chroot`.
+    pub(crate) why_not_before: Option<String>,
     /// A socket of the kernel's that asks for the interface, as long as the worker runs.
     pub(crate) asks: Option<c_int>,
     /// Counts the sockets that were offloaded, so that a thread which waits for descriptors of the
@@ -251,6 +253,7 @@ impl Engine {
             turns: 0,
             is_gone: false,
             awaits_broker: false,
+            why_not_before: None,
             asks: None,
             offloads: 0,
             sleeps: 0,
@@ -498,6 +501,7 @@ impl Engine {
             }
         };
         self.forget_loss();
+        self.why_not_before = None;
         self.guests.clear();
         self.group_members = None;
         self.destinations.clear();

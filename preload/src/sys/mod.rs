@@ -392,6 +392,27 @@ pub(crate) fn set_environment(name: &str, value: &str) {
     unsafe { std::env::set_var(name, value) };
 }
 
+/// `getppid`.
+pub(crate) fn getppid() -> c_int {
+    call!(libc::SYS_getppid).unwrap_or(0) as c_int
+}
+
+/// `geteuid`.
+pub(crate) fn geteuid() -> libc::uid_t {
+    call!(libc::SYS_geteuid).unwrap_or(0) as libc::uid_t
+}
+
+/// The capabilities in force of the calling thread (capget(2)); none where the kernel does not say.
+pub(crate) fn effective_capabilities() -> u64 {
+    /// Version 3, which has two words of each set: effective, permitted, inheritable.
+    const VERSION: u32 = 0x2008_0522;
+    let (mut header, mut sets) = ([VERSION, 0], [0_u32; 6]);
+    match call!(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr()) {
+        Ok(_) => u64::from(sets[0]) | u64::from(sets[3]) << 32,
+        Err(_) => 0,
+    }
+}
+
 /// `getpid`, because libc may return a value that it cached before a `vfork`.
 pub(crate) fn getpid() -> c_int {
     call!(libc::SYS_getpid).unwrap_or(0) as c_int

@@ -74,6 +74,7 @@ const FILES: &[&str] = &[
     "preload/src/abi/mod.rs",
     "preload/src/abi/polling.rs",
     "preload/src/abi/receive.rs",
+    "preload/src/abi/rights.rs",
     "preload/src/abi/send.rs",
     "preload/src/abi/socket.rs",
     "preload/src/abi/stdio.rs",

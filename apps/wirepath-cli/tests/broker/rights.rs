@@ -3,13 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use wirepath_tests::live::{OURS, THEIRS, has_program, wait_until};
+use wirepath_tests::live::{OURS, THEIRS, TIMEOUT, has_program, wait_until};
 
-use super::{Ended, Rig, received_by_kernel, two_workers, worker, worker_of};
+use super::{Ended, Rig, echo, received_by_kernel, two_workers, worker, worker_of};
 
 /// The broker compares flows with the kernel's sockets every two seconds.
 const THREE_REVIEWS: Duration = Duration::from_secs(7);
@@ -74,6 +75,40 @@ fn workers_of_another_user_keep_a_listener_that_root_has_made_also_after_a_reloa
 #[test]
 fn workers_of_another_user_have_each_a_listener_that_root_has_made_for_it() {
     serves_as_nobody("workers_of_another_user_have_each_a_listener_that_root_has_made_for_it", "7080 reuseport");
+}
+
+#[test]
+fn haproxy_in_a_chroot_and_as_another_user_is_past_the_kernel_on_both_sides() {
+    let test = "haproxy_in_a_chroot_and_as_another_user_is_past_the_kernel_on_both_sides";
+    if !has_program(test, "haproxy") {
+        return;
+    }
+    let Some(rig) = Rig::with(test, &["--forward", "--uid", "nobody"]) else { return };
+    echo(&rig.wire);
+    let (file, empty) = (rig.folder.path().join("haproxy.cfg"), rig.folder.path().join("empty"));
+    fs::create_dir(&empty).unwrap();
+    let words = format!(
+        "global\n  nbthread 1\n  chroot {}\n  user nobody\n  group nogroup\n\
+         defaults\n  timeout connect 30s\n  timeout client 60s\n  timeout server 60s\n\
+         listen echo\n  mode tcp\n  bind :7100\n  server far {THEIRS}:7000\n",
+        empty.display()
+    );
+    fs::write(&file, words).unwrap();
+    let _haproxy = Ended(rig.start(0, &["haproxy", "-W", "-f", file.to_str().unwrap()]));
+    let echoes = || {
+        let mut stream = rig.wire.far.run(|| TcpStream::connect((OURS, 7_100))).ok()?;
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let mut echoed = [0; 5];
+        stream.write_all(b"there").and_then(|()| stream.read_exact(&mut echoed)).ok()?;
+        Some(echoed == *b"there")
+    };
+    wait_until("it serves", || echoes() == Some(true));
+    let began = Instant::now();
+    while began.elapsed() < THREE_REVIEWS {
+        assert_eq!(echoes(), Some(true));
+    }
+    let opened = ["PassiveOpens", "ActiveOpens"].map(|name| received_by_kernel(&rig.wire, "Tcp:", name));
+    assert_eq!(opened, [0, 0], "connections of the kernel");
 }
 
 /// Echoes datagrams: the parent those to a port that it binds as root and to one that it binds as

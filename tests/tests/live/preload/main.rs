@@ -12,6 +12,7 @@ mod helpers;
 mod hostile;
 mod idle;
 mod places;
+mod rights;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
