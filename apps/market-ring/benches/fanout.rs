@@ -98,7 +98,8 @@ fn latency(path: &Path) -> (f64, f64, f64) {
     (numbers.next().unwrap(), numbers.next().unwrap(), numbers.next().unwrap())
 }
 
-/// Nanoseconds of a write behind `steps` of decoding, with a reader of this patience or without one.
+/// Nanoseconds of a write behind `steps` of decoding, with a reader of this patience or without
+/// one.
 fn cost(path: &Path, steps: u32, patience: Option<u32>) -> f64 {
     let mut writer = RingWriter::create(path, &RingConfig::default()).unwrap();
     let reader = patience.map(|patience| Reader::start(path, patience));
