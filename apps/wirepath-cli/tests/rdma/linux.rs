@@ -162,14 +162,24 @@ fn play_latencies(lab: &mut Lab, count: u32, size: u32) {
     }
 }
 
-/// The programs of rdmacm-utils, in both roles: `rounds` of messages of up to 4000 bytes. rping
-/// compares what it gets.
+/// Linux READs our messages and WRITEs them back, and we compare them; packets of `lab.mtu`.
+fn ask_rping(lab: &mut Lab, rounds: u32, size: u32) {
+    let mtu = lab.mtu;
+    let ours = format!("pingpong {GUEST} --via {NEAR} --cm --mtu {mtu} --size {size} --count {rounds}");
+    lab.ask(&format!("rping -C {rounds} -S {size} -V -s"), &ours);
+}
+
+/// We READ its messages and WRITE them back, and rping compares them; packets of its link's MTU.
+fn serve_rping(lab: &mut Lab, rounds: u32, size: u32) {
+    let ours = format!("pingpong --serve --via {NEAR} --cm --size {size} --count {rounds}");
+    lab.serve_by_rdma_cm(&format!("rping -C {rounds} -S {size} -V -c -a 10.9.0.1"), &ours);
+}
+
+/// The programs of rdmacm-utils, in both roles: `rounds` of messages of up to 4000 bytes.
 fn play_by_rdma_cm(lab: &mut Lab, rounds: u32) {
     for size in [64, 4000] {
-        let rping = format!("rping -C {rounds} -S {size} -V");
-        let ours = format!("pingpong --via {NEAR} --cm --size {size} --count {rounds}");
-        lab.ask(&format!("{rping} -s"), &format!("{ours} {GUEST}"));
-        lab.serve_by_rdma_cm(&format!("{rping} -c -a 10.9.0.1"), &format!("{ours} --serve"));
+        ask_rping(lab, rounds, size);
+        serve_rping(lab, rounds, size);
         let ucmatose = format!("ucmatose -C {rounds} -S {size}");
         let ours = format!("send --via {NEAR} --cm --size {size} --count {rounds}");
         lab.ask(&ucmatose, &format!("{ours} {GUEST}"));
@@ -235,6 +245,25 @@ fn messages_from_a_byte_to_a_mebibyte_are_exchanged_with_linux() {
         }
     }
     play_latencies(&mut lab, 5, 1);
+}
+
+/// The other programs of Linux compare no byte: perftest sends what it finds, and the pingpongs of
+/// rdma-core send zeros, with -c too.
+#[test]
+#[ignore = "a minute and more: make soak"]
+fn bytes_of_each_mtu_and_length_are_those_that_were_sent_with_linux() {
+    let test = "bytes_of_each_mtu_and_length_are_those_that_were_sent_with_linux";
+    let Some(mut lab) = Lab::new(test, JUMBO_MTU) else { return };
+    for mtu in [256, 512, 1024, 2048, 4096] {
+        lab.mtu = mtu;
+        for size in [mtu - 1, mtu, mtu + 1, 65_535] {
+            ask_rping(&mut lab, 5, size);
+        }
+    }
+    // Each number of bytes that fill a word, around a packet, and the longest of rping.
+    for size in [29, 30, 31, 32, 4095, 4096, 4097, 65_535] {
+        serve_rping(&mut lab, 5, size);
+    }
 }
 
 /// All reliable programs over a wire with these faults, which must have met some packets.
