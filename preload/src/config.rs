@@ -249,6 +249,21 @@ fn apply(policy: Policy, why: impl Display) {
     }
 }
 
+/// Ends the program, because the policy is refuse.
+pub(crate) fn refuse(why: impl Display) {
+    apply(Policy::Refuse, why);
+}
+
+/// Whether the rules leave all sockets of the program to the kernel.
+pub(crate) fn leaves_all() -> bool {
+    get().is_some_and(|config| config.leaves_all)
+}
+
+/// Whether systemd has started this very process with sockets (`sd_listen_fds`).
+pub(crate) fn is_activated() -> bool {
+    variable("LISTEN_PID").is_some_and(|pid| pid.parse() == Ok(sys::getpid()))
+}
+
 /// Whether the environment of a test asks for a panic at `place`. A test starts its program with
 /// the variable and may change it later, so that every other program looks it up once.
 pub(crate) fn is_panic_asked_for(place: &str) -> bool {

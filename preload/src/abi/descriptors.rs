@@ -26,6 +26,9 @@ use crate::{config, process, sys};
 
 symbols! {
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+        if may_be_ours() && calls::inherited::is_refused(domain, kind, protocol) {
+            return fail(Errno(libc::EPROTONOSUPPORT)) as c_int;
+        }
         let fd = made(pass!(real::socket(domain, kind, protocol)));
         if fd >= 0 && matches!(domain, libc::AF_INET | libc::AF_INET6) {
             config::say_unsaid();

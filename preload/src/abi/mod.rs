@@ -35,6 +35,7 @@ static CONSTRUCTOR: extern "C" fn() = {
             process::begin();
             IS_ON.store(true, Ordering::Release);
             signals::adopt();
+            calls::inherited::record();
             calls::offload::open_first();
         }
     }

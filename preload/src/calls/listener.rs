@@ -23,7 +23,9 @@ use sockets::{Errno, Kind, Options, Ready, SocketId};
 
 use super::epoll_twins::{find_reported, hear_twin, watches_of};
 use super::ports::bind_twin;
-use super::{Direction, IPV6, Outcome, blocking, close, close_file, has_lost_interface, keep, left, offload, ours_of};
+use super::{
+    Direction, IPV6, Outcome, blocking, close, close_file, has_lost_interface, inherited, keep, left, offload, ours_of,
+};
 use crate::address::Family;
 use crate::engine::file::{ANY, File, FileKind, Owner, Replica, Socket, Watch};
 use crate::engine::group::{EngineMask, Engines};
@@ -36,6 +38,7 @@ use Outcome::{Ours, Pass};
 /// Lists a connection that the kernel has accepted for a listener.
 pub(crate) fn record_accepted_by_kernel(listener: c_int, fd: c_int, flags: c_int) {
     let Some(listener) = table::find(listener) else { return };
+    inherited::say();
     let mut engine = engine::enter(listener);
     let Ok(Socket { family, place, why, kind: Kind::Stream, .. }) = engine.files.socket(listener) else { return };
     let why = if matches!(place, Owner::Ours { .. }) { "accepted by loopback or another interface" } else { why };

@@ -25,6 +25,7 @@ pub(crate) mod epoll_twins;
 pub(crate) mod error_queue;
 mod fresh_twin;
 pub(crate) mod groups;
+pub(crate) mod inherited;
 pub(crate) mod left;
 pub(crate) mod listener;
 mod member;
@@ -49,13 +50,19 @@ pub(crate) fn socket(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
         libc::AF_INET6 => Family::Inet6,
         _ => return,
     };
+    inherited::say();
     let what = kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
+    let is_nonblocking = kind & libc::SOCK_NONBLOCK != 0;
     let kind_of = match (what, protocol) {
         (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Kind::Stream,
         (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Kind::Datagram,
-        _ => return,
+        _ => {
+            if let Some((kind, why)) = inherited::only_the_kernels(what, protocol) {
+                inherited::record_odd(fd, is_nonblocking, (kind, family), why);
+            }
+            return;
+        }
     };
-    let is_nonblocking = kind & libc::SOCK_NONBLOCK != 0;
     engine::enter_own().files.open(fd, is_nonblocking, FileKind::Socket(Socket::new(kind_of, family)));
 }
 

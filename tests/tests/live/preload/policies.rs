@@ -10,7 +10,7 @@ use std::process::Output;
 use wirepath_tests::live::preload::{
     compile_with, echo, library, run as run_under, said, segments_received, start, wire,
 };
-use wirepath_tests::live::{NEAR, THEIRS, Wire, has_program, wait_until};
+use wirepath_tests::live::{NEAR, OURS, THEIRS, Wire, has_program, wait_until};
 use wirepath_tests::netns::Namespace;
 
 /// Makes a socket that would be ours, and prints a line.
@@ -137,6 +137,65 @@ fn sentences_of_a_daemon_are_in_its_log() {
         assert!(time.len() == 20 && time.starts_with("20") && time.ends_with('Z'), "{line}");
         assert!(text.starts_with("before\n"), "{text}");
     }
+}
+
+/// Starts a program with a listener, as systemd does: ADDRESS SETTINGS... BODY.
+const ACTIVATES: &str = "import os, socket, sys
+made = socket.create_server((sys.argv[1], 7300))
+if made.fileno() != 3: os.dup2(made.fileno(), 3)
+os.set_inheritable(3, True)
+settings = dict(word.split('=', 1) for word in sys.argv[2:-1])
+if 'LISTEN_PID' in settings: settings['LISTEN_PID'] = str(os.getpid())
+os.execvpe('python3', ['python3', '-c', sys.argv[-1]], {**os.environ, **settings})
+";
+
+#[test]
+fn socket_that_a_program_is_started_with_is_said_and_refused() {
+    let test = "socket_that_a_program_is_started_with_is_said_and_refused";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let (preload, interface) = (format!("LD_PRELOAD={}", library().display()), format!("WIREPATH_INTERFACE={NEAR}"));
+    let body = "import os, socket, sys\n\
+                listener = socket.socket(fileno=3)\n\
+                print('ran', flush=True)\n\
+                if 'makes' in os.environ: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n";
+    let run = |address: &str, settings: &[&str]| {
+        let words = [&["-c", ACTIVATES, address, &preload, &interface], settings, &[body]].concat();
+        said(&wire.near.command("python3", &words).unwrap())
+    };
+    let ours = OURS.to_string();
+    let sentence = format!(
+        "wirepath: a socket stays with the kernel: {ours}:7300: it was there when the program began (systemd, inetd or \
+         exec); `wirepath sockets` lists all of them\n"
+    );
+    assert_eq!(run(&ours, &["LISTEN_PID="]), format!("ran\n{sentence}"), "given by systemd");
+    assert_eq!(run(&ours, &["makes="]), format!("ran\n{sentence}"), "by another program");
+    assert_eq!(run(&ours, &[]), "ran\n", "one that makes no socket may not use it");
+    assert_eq!(run("127.0.0.1", &["LISTEN_PID=", "WIREPATH_POLICY=refuse"]), "ran\n", "of loopback");
+    let refused = run(&ours, &["LISTEN_PID=", "WIREPATH_POLICY=refuse"]);
+    let expected = format!(
+        "wirepath: a socket of the program's, {ours}:7300, is the kernel's: it was there when the program began (systemd, \
+         inetd or exec); the policy is refuse, so the program ends\n"
+    );
+    assert_eq!(refused, expected);
+}
+
+#[test]
+fn multipath_tcp_is_said_to_be_the_kernels_and_refused() {
+    let test = "multipath_tcp_is_said_to_be_the_kernels_and_refused";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let body = "import errno, socket\n\
+                try: socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262); print('made')\n\
+                except OSError as error: print(errno.errorcode[error.errno])\n";
+    let alone = wire.near.command("python3", &["-c", body]).unwrap();
+    if said(&alone) != "made\n" {
+        eprintln!("SKIPPED {test}: the kernel has no multipath TCP: {}", said(&alone));
+        return;
+    }
+    let of = |policy: &str| said(&run_under(&wire, "env", &[policy, "python3", "-c", body]));
+    let sentence = "wirepath: a socket stays with the kernel: 0.0.0.0:0: multipath TCP (IPPROTO_MPTCP), which only the \
+                    kernel has; `wirepath sockets` lists all of them\n";
+    assert_eq!(of("WIREPATH_POLICY=warn"), format!("made\n{sentence}"));
+    assert_eq!(of("WIREPATH_POLICY=refuse"), "EPROTONOSUPPORT\n");
 }
 
 #[test]
