@@ -14,8 +14,8 @@ use crate::calls::Outcome::{self, Ours, Pass};
 use crate::calls::{self, Direction, epoll_twins, groups, offload};
 use crate::engine::file::{ANY, Owner};
 use crate::engine::table::FileId;
-use crate::engine::wait;
-use crate::engine::{self, Engine, WaitFor, thread};
+use crate::engine::wait::{self, Sides};
+use crate::engine::{self, Engine, EngineGuard, WaitFor, thread};
 use crate::{config, sys};
 
 /// `send` and its family; the parts make one datagram, or follow each other in a stream.
@@ -59,7 +59,7 @@ pub(crate) fn send_controlled(
             return Ours(Err(Errno::EACCES));
         }
         if !is_ours {
-            return groups::send_by_twin(&mut engine, file, parts, (to, control), flags).map_or(Pass, Ours);
+            return send_by_twin(engine, file, parts, (to, control), flags);
         }
     }
     let control = match control {
@@ -69,8 +69,10 @@ pub(crate) fn send_controlled(
             Ok(None) => {
                 // To a group the twin's own TTL may be 0.
                 let group = to.or(target.peer_group).filter(|to| to.ip().is_multicast());
-                let sent = group.and_then(|to| groups::send_by_twin(&mut engine, file, parts, (to, control), flags));
-                return sent.map_or(Pass, Ours);
+                return match group {
+                    Some(to) => send_by_twin(engine, file, parts, (to, control), flags),
+                    None => Pass,
+                };
             }
             Err(error) => {
                 drop(engine);
@@ -94,6 +96,36 @@ pub(crate) fn send_controlled(
         Kind::Stream => send_all(file, &target, parts, flags, first),
         Kind::Datagram => Ours(end_datagram(file, &target, parts, (to, control), flags, first)),
     }
+}
+
+/// Sends a datagram to a group by the twin. Where that has no room, the call waits as one of ours
+/// does, and not in the kernel: other threads need the engine meanwhile.
+fn send_by_twin(
+    mut engine: EngineGuard,
+    file: FileId,
+    parts: &[IoSlice<'_>],
+    towards: (SocketAddrV4, &[u8]),
+    flags: c_int,
+) -> Outcome<usize> {
+    let at_once = flags | libc::MSG_DONTWAIT;
+    match groups::send_by_twin(&mut engine, file, parts, towards, at_once) {
+        Some(Err(Errno::EAGAIN)) => (),
+        sent => return sent.map_or(Pass, Ours),
+    }
+    let found = target(&mut engine, file);
+    drop(engine);
+    Ours(found.and_then(|target| {
+        let mut blocking = calls::blocking(file, target.id, flags, Direction::Send)?;
+        let room = libc::pollfd { events: libc::POLLOUT, ..wait::readable(target.twin) };
+        let nothing_of_ours = WaitFor::Socket(target.id, Ready::NONE);
+        wait::until(&mut blocking, file.room(), nothing_of_ours, &[room], |engine, sides| match sides {
+            Sides::Ours => Err(Errno::EAGAIN),
+            Sides::Both => {
+                let sent = groups::send_by_twin(engine, file, parts, towards, at_once);
+                sent.unwrap_or(Err(Errno::ENOTSOCK))
+            }
+        })
+    }))
 }
 
 /// A send of memory that is not there: the state of the socket is reported first.

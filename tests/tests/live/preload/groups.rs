@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use wirepath_tests::live::preload::{compile, run, start, text, wire};
-use wirepath_tests::live::{NEAR, OURS, Program, THEIRS, Wire, wait_until};
+use wirepath_tests::live::preload::{compile, echo, run, start, text, wire};
+use wirepath_tests::live::{NEAR, OURS, Program, THEIRS, Wire, has_program, wait_until};
 use wirepath_tests::netns::Namespace;
 
 /// A second interface of the near end, which stays the kernel's, and the addresses of its ends.
@@ -258,4 +258,52 @@ fn iperf_2_sends_and_receives_multicast() {
         assert!(said.contains("Sent "), "{said}\n{served}");
         assert!(served.contains("(0%)"), "{said}\n{served}");
     }
+}
+
+/// Fills the way of a second interface, has a thread wait for room there, and calls by the first.
+const WAITS_FOR_ROOM: &str = "import os, socket, sys, threading
+peer, near, second = sys.argv[1:]
+def member(made, group):
+    made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + socket.inet_aton(near))
+here = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+here.bind(('0.0.0.0', 5021)); here.settimeout(20); member(here, '239.1.1.9')
+made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+made.bind(('0.0.0.0', 5020))
+made.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(near))
+made.sendto(b'here', ('239.1.1.9', 5021)); print(here.recv(9), flush=True)
+made.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(second))
+try:
+    while True: made.sendto(bytes(1400), socket.MSG_DONTWAIT, ('239.1.1.10', 5022))
+except BlockingIOError: print('full', flush=True)
+calls = socket.create_connection((peer, 7000))
+def waits():
+    global number
+    number = threading.get_native_id()
+    made.sendto(bytes(1400), ('239.1.1.10', 5022))
+    print('had room', flush=True)
+number = None
+threading.Thread(target=waits, daemon=True).start()
+# Until the thread is in a call that is no lock's.
+while number is None or open(f'/proc/self/task/{number}/syscall').read().split()[0] in ('running', '98', '202'): pass
+for turn in range(3): calls.sendall(b'echo'); print(calls.recv(4), flush=True)
+os._exit(0)
+";
+
+#[test]
+fn full_queue_of_another_interface_holds_up_no_other_thread() {
+    let test = "full_queue_of_another_interface_holds_up_no_other_thread";
+    if !has_program(test, "python3") || !has_program(test, "tc") {
+        return;
+    }
+    let Some((wire, _other)) = two_wires(test) else { return };
+    let rate = ["qdisc", "add", "dev", SECOND, "root", "tbf", "rate", "8bit", "burst", "1540", "limit", "1000000"];
+    let limited = wire.near.command("tc", &rate).unwrap();
+    if !limited.status.success() {
+        eprintln!("SKIPPED {test}: the kernel has no token bucket filter: {}", text(&limited));
+        return;
+    }
+    echo(&wire);
+    let places = [THEIRS, OURS, SECOND_NEAR].map(|place| place.to_string());
+    let words = ["-c", WAITS_FOR_ROOM, &places[0], &places[1], &places[2]];
+    assert_eq!(text(&run(&wire, "python3", &words)), "b'here'\nfull\nb'echo'\nb'echo'\nb'echo'\n");
 }
