@@ -4,7 +4,7 @@
 use core::ffi::c_int;
 use core::net::SocketAddrV4;
 use core::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sockets::rules::Traffic;
 use sockets::{Closing, Errno, Kind, Ready, Shutdown, SocketId};
@@ -462,7 +462,7 @@ fn join_by_group(engine: &mut Engine, file: FileId) {
 
 /// `getsockopt`: returns the length of the value.
 pub(crate) fn getsockopt(file: FileId, level: c_int, name: c_int, into: &mut [u8]) -> Outcome<usize> {
-    let Ok((id, twin, _)) = ours_of(file) else { return Pass };
+    let Ok((id, twin, family)) = ours_of(file) else { return Pass };
     // The twin has the family that the program asked for, and the memberships of all interfaces.
     if groups::is_the_twins(level, name) {
         return Pass;
@@ -479,10 +479,68 @@ pub(crate) fn getsockopt(file: FileId, level: c_int, name: c_int, into: &mut [u8
     match engine.call(|sockets, cx| sockets.getsockopt(id, level, name, into, cx)) {
         // The twin's connection is none, so it cannot answer what is asked about ours.
         Err(Errno::ENOPROTOOPT) if options::is_about_connection(level, name) => Ours(Err(Errno::ENOPROTOOPT)),
-        Err(Errno::ENOPROTOOPT | Errno::EOPNOTSUPP) => Pass,
+        Err(Errno::ENOPROTOOPT | Errno::EOPNOTSUPP) => match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_PEERNAME) => Ours(peer_name(&mut engine, id, family, into)),
+            (libc::SOL_SOCKET, SO_MEMINFO) => Ours(memory_in_use(&mut engine, id, into)),
+            (libc::IPPROTO_IP, libc::IP_MTU) => path_mtu(&mut engine, file, id, into),
+            _ => Pass,
+        },
         done => Ours(done),
     }
 }
+
+/// A number that the crate `libc` does not have.
+const SO_MEMINFO: c_int = 55;
+
+/// `SO_PEERNAME`: the answer of `getpeername`, of which no more bytes may be asked for than there
+/// are.
+fn peer_name(engine: &mut Engine, id: SocketId, family: Family, into: &mut [u8]) -> Result<usize, Errno> {
+    let peer = engine.look(|sockets| sockets.peer_addr(id))?;
+    let (bytes, len) = address::format(peer, family);
+    let bytes = bytes[..len].get(..into.len()).ok_or(Errno::EINVAL)?;
+    into.copy_from_slice(bytes);
+    Ok(bytes.len())
+}
+
+/// `SO_MEMINFO`: what waits in the queues, as far as the kernel has a word for it.
+fn memory_in_use(engine: &mut Engine, id: SocketId, into: &mut [u8]) -> Result<usize, Errno> {
+    let now = SystemTime::now();
+    let entry = engine.ask(|sockets, cx| sockets.entry(id, now, cx))?;
+    let send_limit = engine.look(|sockets| sockets.option(id, |options| options.send_buffer))?;
+    // `SK_MEMINFO_RMEM_ALLOC` to `SK_MEMINFO_DROPS`.
+    let words =
+        [entry.receive_queue, entry.receive_limit, 0, send_limit.into(), 0, entry.send_queue, 0, 0, entry.drops];
+    let bytes = words.map(|word| u32::try_from(word).unwrap_or(u32::MAX).to_ne_bytes());
+    let bytes = bytes.as_flattened();
+    let len = into.len().min(bytes.len());
+    into[..len].copy_from_slice(&bytes[..len]);
+    Ok(len)
+}
+
+/// `IP_MTU` of a stream: what its segments may have, with the headers. The twin of a datagram
+/// socket is connected where ours is.
+fn path_mtu(engine: &mut Engine, file: FileId, id: SocketId, into: &mut [u8]) -> Outcome<usize> {
+    if engine.files.socket(file).is_ok_and(|socket| socket.kind == Kind::Datagram) {
+        return Pass;
+    }
+    if let Err(error) = engine.look(|sockets| sockets.peer_addr(id)) {
+        return Ours(Err(error));
+    }
+    let mut info = [0; 248];
+    let told = engine.call(|sockets, cx| sockets.getsockopt(id, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info, cx));
+    let word = |at: usize| u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
+    // `tcpi_snd_mss`, and `TCPI_OPT_TIMESTAMPS`, whose option each segment has.
+    let options = if info[5] & 1 != 0 { 12 } else { 0 };
+    Ours(told.map(|_| {
+        let mtu = (word(16) + options + HEADERS_LEN).to_ne_bytes();
+        let len = into.len().min(mtu.len());
+        into[..len].copy_from_slice(&mtu[..len]);
+        len
+    }))
+}
+
+/// Headers of IPv4 and of TCP.
+const HEADERS_LEN: u32 = 40;
 
 /// Whether signals of readiness (`O_ASYNC`) can be asked for: not of a socket of ours, and one of
 /// which they were asked for stays with the kernel.

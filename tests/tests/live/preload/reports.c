@@ -262,6 +262,27 @@ static void before_datagrams(void) {
     close(fd);
 }
 
+// What only a connection has, which a twin does not.
+static void about_connections(void) {
+    int fd = call(7000), mtu = 0, bare = socket(AF_INET, SOCK_STREAM, 0);
+    unsigned memory[9] = {0};
+    struct sockaddr_in name = {0};
+    char longer[sizeof name + 1];
+    socklen_t lens[] = {sizeof mtu, sizeof name, sizeof longer, sizeof memory};
+    say("send", send(fd, "word", 4, 0));
+    say("in", ready(fd, POLLIN, 5000));
+    say("IP_MTU", getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &lens[0]));
+    printf("%d of %u bytes\n", mtu, lens[0]);
+    say("SO_PEERNAME", getsockopt(fd, SOL_SOCKET, SO_PEERNAME, &name, &lens[1]));
+    printf("port %d of %u bytes\n", ntohs(name.sin_port), lens[1]);
+    say("SO_PEERNAME", getsockopt(fd, SOL_SOCKET, SO_PEERNAME, longer, &lens[2]));
+    say("SO_MEMINFO", getsockopt(fd, SOL_SOCKET, SO_MEMINFO, memory, &lens[3]));
+    printf("%d %d %d %u, %u bytes\n", memory[0] > 0, memory[1] > 0, memory[3] > 0, memory[8], lens[3]);
+    say("IP_MTU", getsockopt(bare, IPPROTO_IP, IP_MTU, &mtu, &lens[0]));
+    say("SO_PEERNAME", getsockopt(bare, SOL_SOCKET, SO_PEERNAME, &name, &lens[1]));
+    close(bare), close(fd);
+}
+
 // IP_MULTICAST_ALL of a datagram socket of each family, before it has an address and after.
 static void begins_with(void) {
     for (int six = 0; six < 2; six++) {
@@ -442,7 +463,7 @@ int main(int count, char **arguments) {
     peer = arguments[1];
     struct part parts[] = {
         {"arrivals", arrivals}, {"errors", errors}, {"by loopback", by_loopback}, {"connected", connected}, {"mapped", mapped},
-        {"before datagrams", before_datagrams}, {"begins with", begins_with}, {"too long", too_long}, {"departures", departures}, {"acknowledgments", acknowledgments},
+        {"before datagrams", before_datagrams}, {"begins with", begins_with}, {"about connections", about_connections}, {"too long", too_long}, {"departures", departures}, {"acknowledgments", acknowledgments},
         {"zerocopy", zerocopy}, {"unreachable", unreachable}, {"by the NIC", by_nic},
         {"bad buffers", bad_buffers},
     };
