@@ -1,10 +1,11 @@
-//! Sockets that the program is started with: by systemd (`LISTEN_FDS`), by `inetd`, by a program that
-//! has become this one. Their options and groups are not known, connections of theirs may be open,
-//! and the kernel may have accepted further ones already: they stay with the kernel. They are
+//! Sockets that the program is started with: by systemd (`LISTEN_FDS`), by `inetd`, by a program
+//! that has become this one. Their options and groups are not known, connections of theirs may be
+//! open, and the kernel may have accepted further ones already: they stay with the kernel. They are
 //! listed, and a sentence says so; under the policy `refuse` the program ends.
 //!
 //! A program that a server starts may have descriptors of the server's that it never uses. So the
-//! sentence waits until the program makes or accepts a socket, unless systemd has given it this one.
+//! sentence waits until the program makes or accepts a socket, unless systemd has given it this
+//! one.
 
 use core::ffi::c_int;
 use core::net::SocketAddrV4;
