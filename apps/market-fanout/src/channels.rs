@@ -42,20 +42,14 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// Whether no batch has come yet.
-    pub fn is_empty(&self) -> bool {
-        self.channels.is_empty()
-    }
-
-    /// Takes a batch, by its headers and its body, and shows what is new of it. `is_reread`: the
-    /// broker's messages are read once more, and the batch may have come before. Its time says
-    /// nothing of that, because the broker's clock may step back.
+    /// Takes a batch, by its headers and its body, and shows what is new of it. It may have come
+    /// before, and a session that the channel has left does not begin again: messages are read once
+    /// more after an outage, and a broker may store late what was sent before one.
     pub fn take<'a>(
         &mut self,
         channel: u16,
         header: impl Fn(&str) -> Option<&'a str>,
         payload: &[u8],
-        is_reread: bool,
         each: &mut impl FnMut(ConsumerEvent),
     ) {
         let session = header(SESSION).and_then(|text| u64::from_str_radix(text, 16).ok());
@@ -64,8 +58,7 @@ impl Channels {
         };
         let followed = self.channels.entry(channel).or_insert(Followed::new(session));
         if followed.session != session {
-            // A session that the channel has left does not begin again.
-            if is_reread && followed.left.contains(&session) {
+            if followed.left.contains(&session) {
                 return;
             }
             let before = followed.restart(session);
@@ -138,7 +131,7 @@ mod tests {
         let payload: Vec<u8> = seqs.iter().flat_map(entry).collect();
         let header = |name: &str| headers.iter().find(|(own, _)| *own == name).map(|(_, value)| *value);
         let mut told = Vec::new();
-        channels.take(channel, header, &payload, false, &mut |event| told.push(event));
+        channels.take(channel, header, &payload, &mut |event| told.push(event));
         told
     }
 
@@ -186,6 +179,16 @@ mod tests {
             let expected: Vec<_> = missed.chain([ConsumerEvent::Restart { channel: 0 }]).collect();
             assert_eq!(told, expected, "{end:?}");
         }
+    }
+
+    /// A broker stores late what a connection sent that was given up.
+    #[test]
+    fn session_that_was_left_does_not_begin_again() {
+        let mut channels = Channels::default();
+        assert_eq!(take(&mut channels, 0, "1", "0-4", &[]), []);
+        assert_eq!(take(&mut channels, 0, "2", "0-0", &[0]).len(), 3, "a hole, a restart and a record");
+        assert_eq!(take(&mut channels, 0, "1", "3-4", &[4]), []);
+        assert_eq!(take(&mut channels, 0, "2", "1-1", &[1]).len(), 1);
     }
 
     #[test]

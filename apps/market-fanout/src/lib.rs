@@ -1,8 +1,8 @@
 //! What the gateways from a market-data ring to brokers share: all but the broker.
 //!
 //! ```text
-//! ring ─ RingReader ─▶ Source: batches ─▶ Publisher ─▶ Link to a broker ─▶ Channels: records, each
-//! once Quotes: the latest   └ keeps batches until acknowledged, and sends them again
+//!   ring ─ RingReader ─▶ Source: batches ─▶ Publisher ─▶ Link to a broker ─▶ Channels: records, each once
+//!                        Quotes: the latest    └ keeps batches until acknowledged, and sends them again
 //! ```
 //!
 //! A gateway adds a [`Broker`], which connects, and a [`Link`], which carries messages; its

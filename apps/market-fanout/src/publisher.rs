@@ -159,6 +159,9 @@ pub struct Publisher<B: Broker> {
     /// Quotes without an answer.
     quotes_waiting: u64,
     quotes_at: Instant,
+    /// When all quotes are sent once more: a broker may store late what the connection before has
+    /// sent, and an old quote must not be an instrument's last.
+    quotes_again_at: Option<Instant>,
     link: Option<B::Link>,
     /// Where the thread that connects puts the connection.
     opening: Option<Receiver<io::Result<B::Link>>>,
@@ -185,6 +188,7 @@ impl<B: Broker> Publisher<B> {
             next: 0,
             quotes_waiting: 0,
             quotes_at: now,
+            quotes_again_at: None,
             link: None,
             opening: None,
             retry_at: now,
@@ -284,6 +288,9 @@ impl<B: Broker> Publisher<B> {
         if (now >= self.quotes_at || self.source.end.is_some()) && link.has_room() {
             self.quotes_at = now + self.config.quotes_every;
             self.source.read_quotes();
+            if self.quotes_again_at.take_if(|at| *at <= now).is_some() {
+                self.source.quotes.forget();
+            }
             let sent = self.source.quotes.send(|quote| link.send_quote(quote));
             self.counts.quotes += sent;
             self.quotes_waiting += sent;
@@ -361,6 +368,7 @@ impl<B: Broker> Publisher<B> {
         self.source.quotes.forget();
         self.quotes_waiting = 0;
         self.quotes_at = Instant::now();
+        self.quotes_again_at = (self.counts.connections > 0).then(|| self.quotes_at + self.config.patience);
         (self.silence.since, self.quotes_silence.since) = (Instant::now(), Instant::now());
         self.counts.connections += 1;
         (self.link, self.why_down) = (Some(link), None);

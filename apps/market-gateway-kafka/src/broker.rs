@@ -1,8 +1,8 @@
 //! Kafka as a publisher's broker: a thread with the client's runtime, and queues to and from it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 use std::{io, thread};
 
@@ -24,7 +24,7 @@ const REQUEST_MAX: usize = 512 << 10;
 /// Bytes that a message adds to its key, value and headers, at most.
 const OVERHEAD: usize = 128;
 /// How long a broker may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the client tries again by itself what a broker cannot do at the moment, as during the
 /// election of a leader.
 const RETRY_MAX: Duration = Duration::from_secs(2);
@@ -36,11 +36,34 @@ pub struct Kafka {
     pub servers: Vec<String>,
     /// The word for the venue in topics. By default `venue`.
     pub venue: String,
+    /// How many partitions the topic of events had at the first connection.
+    partitions: Arc<OnceLock<usize>>,
 }
 
 impl Default for Kafka {
     fn default() -> Self {
-        Self { servers: vec!["127.0.0.1:9092".to_owned()], venue: "venue".to_owned() }
+        Self::new(vec!["127.0.0.1:9092".to_owned()], "venue")
+    }
+}
+
+impl Kafka {
+    /// A cluster by some of its brokers, and a venue.
+    pub fn new(servers: Vec<String>, venue: &str) -> Self {
+        Self { servers, venue: venue.to_owned(), partitions: Arc::default() }
+    }
+
+    /// A channel has one partition. With more of them it would have another, and consumers would
+    /// meet its later batches before its earlier ones.
+    fn check_partitions(&self, count: usize) -> io::Result<()> {
+        let before = *self.partitions.get_or_init(|| count);
+        if before == count {
+            return Ok(());
+        }
+        let topic = events_topic(&self.venue);
+        Err(io::Error::other(format!(
+            "the topic {topic} had {before} partitions and has {count}, so channels would lose their order: \
+             start this gateway and its consumers anew with another --venue"
+        )))
     }
 }
 
@@ -158,6 +181,7 @@ impl Topics {
             let events = partitions(&client, &events_topic(&kafka.venue)).await?;
             Ok((events, partitions(&client, &quotes_topic(&kafka.venue)).await?))
         }))?;
+        kafka.check_partitions(events.len())?;
         Ok(Self { runtime, events, quotes })
     }
 
@@ -299,4 +323,17 @@ pub(crate) fn events_topic(venue: &str) -> String {
 /// The topic of a venue's latest quotes.
 pub(crate) fn quotes_topic(venue: &str) -> String {
     format!("md.{venue}.quotes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topic_with_other_partitions_than_before_is_refused() {
+        let kafka = Kafka::default();
+        assert!(kafka.check_partitions(4).is_ok() && kafka.clone().check_partitions(4).is_ok());
+        let refused = kafka.clone().check_partitions(5).unwrap_err().to_string();
+        assert!(refused.contains("had 4 partitions and has 5"), "{refused}");
+    }
 }

@@ -13,7 +13,7 @@ use rskafka::client::partition::{OffsetAt, PartitionClient};
 use rskafka::record::Record;
 use tokio::runtime::Runtime;
 
-use crate::broker::{client, events_topic, partitions, quotes_topic, runtime, within};
+use crate::broker::{PATIENCE, client, events_topic, partitions, quotes_topic, runtime, within};
 
 const RETRY_EVERY: Duration = Duration::from_millis(100);
 /// Bytes of an answer, unless one batch alone is longer.
@@ -33,10 +33,9 @@ pub struct Consumer {
 /// What was read last of a partition.
 #[derive(Clone, Copy, Default)]
 struct Position {
-    /// The offset of the next message; `None` before the first answer.
+    /// The offset of the next message; `None` before the first answer, and where the broker has
+    /// dropped what was next.
     next: Option<i64>,
-    /// Messages before this offset may be some that were read before.
-    reread_until: i64,
 }
 
 impl Consumer {
@@ -56,7 +55,8 @@ impl Consumer {
         })
     }
 
-    /// Waits for some `wait` for each partition at most, and shows what came. An outage is no
+    /// Waits for some `wait` for each partition at most, and never for more than five seconds, and
+    /// shows what came. An outage is no
     /// error: it is tried again.
     pub fn turn(&mut self, wait: Duration, mut each: impl FnMut(ConsumerEvent)) {
         if self.exchange(wait, &mut each).is_err() {
@@ -77,30 +77,27 @@ impl Consumer {
         for partition in &self.partitions {
             let position = self.positions.entry(partition.partition()).or_default();
             let records = self.runtime.block_on(within(position.fetch(partition, wait)))?;
-            for (offset, record) in records {
-                take(&mut self.channels, &record, offset < position.reread_until, each);
-            }
+            records.iter().for_each(|record| take(&mut self.channels, record, each));
         }
         Ok(())
     }
 }
 
 impl Position {
-    /// The next messages of a partition, with their offsets.
-    async fn fetch(&mut self, partition: &PartitionClient, wait: Duration) -> io::Result<Vec<(i64, Record)>> {
+    /// The next messages of a partition.
+    async fn fetch(&mut self, partition: &PartitionClient, wait: Duration) -> io::Result<Vec<Record>> {
         let next = match self.next {
             Some(next) => next,
             None => partition.get_offset(OffsetAt::Earliest).await.map_err(io::Error::other)?,
         };
-        let wait = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX);
+        let wait = wait.min(PATIENCE / 2).as_millis() as i32;
         match partition.fetch_records(next, 1..FETCH_MAX, wait).await {
-            Ok((records, _)) => {
-                self.next = Some(records.last().map_or(next, |last| last.offset + 1));
-                Ok(records.into_iter().map(|found| (found.offset, found.record)).collect())
+            Ok((records, high)) => {
+                self.next = Some(behind(next, records.last().map(|last| last.offset), high));
+                Ok(records.into_iter().map(|found| found.record).collect())
             }
             // The broker has dropped what was next, or has lost what was last.
             Err(Error::ServerError { protocol_error: ProtocolError::OffsetOutOfRange, .. }) => {
-                self.reread_until = partition.get_offset(OffsetAt::Latest).await.map_err(io::Error::other)?;
                 self.next = None;
                 Ok(Vec::new())
             }
@@ -109,13 +106,25 @@ impl Position {
     }
 }
 
-fn take(channels: &mut Channels, record: &Record, is_reread: bool, each: &mut impl FnMut(ConsumerEvent)) {
+/// The offset to go on with, behind an answer whose last message has the offset `last`. An answer
+/// without one ends before the partition does (`high`) where a compacted topic has lost the last
+/// message of a batch, or where the next one is none of a producer: the broker would give the same
+/// answer again.
+fn behind(next: i64, last: Option<i64>, high: i64) -> i64 {
+    match last {
+        Some(last) => last + 1,
+        None if next < high => next + 1,
+        None => next,
+    }
+}
+
+fn take(channels: &mut Channels, record: &Record, each: &mut impl FnMut(ConsumerEvent)) {
     let text = |bytes: &Option<Vec<u8>>| bytes.as_ref().and_then(|bytes| str::from_utf8(bytes).ok()?.parse().ok());
     let (Some(channel), Some(value)) = (text(&record.key), &record.value) else {
         return each(ConsumerEvent::Malformed);
     };
     let header = |name: &str| record.headers.get(name).and_then(|value| str::from_utf8(value).ok());
-    channels.take(channel, header, value, is_reread, each);
+    channels.take(channel, header, value, each);
 }
 
 /// The latest quotes of a venue, in no order: what a late joiner begins with. Reads the topic
@@ -132,7 +141,7 @@ pub fn latest_quotes(servers: &[String], venue: &str) -> io::Result<Vec<Quote>> 
                 within(async { partition.get_offset(OffsetAt::Latest).await.map_err(io::Error::other) }).await?;
             let mut position = Position::default();
             while until > 0 && position.next.is_none_or(|next| next < until) {
-                for (_, record) in within(position.fetch(&partition, Duration::ZERO)).await? {
+                for record in within(position.fetch(&partition, Duration::ZERO)).await? {
                     let quote =
                         record.value.as_deref().and_then(|value| Some(Quote::from_bytes(value.try_into().ok()?)));
                     latest.extend(record.key.zip(quote));
@@ -142,4 +151,19 @@ pub fn latest_quotes(servers: &[String], venue: &str) -> io::Result<Vec<Quote>> 
         io::Result::Ok(())
     })?;
     Ok(latest.into_values().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batch_that_has_lost_its_last_message_to_compaction_is_left_behind() {
+        // Messages 0 to 9 are one batch, and 9 was compacted away: the broker answers with the
+        // batch again, of which the client shows what is at the offset or behind it, nothing.
+        assert_eq!(behind(0, Some(8), 40), 9);
+        assert_eq!(behind(9, None, 40), 10);
+        // At the end there is nothing more to come.
+        assert_eq!(behind(40, None, 40), 40);
+    }
 }

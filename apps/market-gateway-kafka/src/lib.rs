@@ -3,10 +3,8 @@
 //!
 //! | topic | key | value |
 //! |---|---|---|
-//! | `md.VENUE.events` | the channel | a batch: for each record its number in the ring, 8 bytes
-//! little-endian, and [`Record::to_bytes`](market_ring::Record::to_bytes) |
-//! | `md.VENUE.quotes` | `CHANNEL.SYMBOL` | the latest quote,
-//! [`Quote::to_bytes`](market_ring::Quote::to_bytes) |
+//! | `md.VENUE.events` | the channel | a batch: for each record its number in the ring, 8 bytes little-endian, and [`Record::to_bytes`](market_ring::Record::to_bytes) |
+//! | `md.VENUE.quotes` | `CHANNEL.SYMBOL` | the latest quote, [`Quote::to_bytes`](market_ring::Quote::to_bytes) |
 //!
 //! The guarantee is at least once: all in-sync replicas have what is acknowledged, and what is not
 //! is sent again. [`Consumer`] makes it once, by the numbers in the headers.

@@ -35,5 +35,5 @@ fn main() -> ExitCode {
     let Cli { ring, servers, venue, policy, follow } = Cli::parse();
     // All in-sync replicas have what is acknowledged: it is not sent again.
     let config = PublisherConfig { policy, kept: 0, ..PublisherConfig::default() };
-    run("market-gateway-kafka", &ring, follow, Kafka { servers, venue }, config)
+    run("market-gateway-kafka", &ring, follow, Kafka::new(servers, &venue), config)
 }

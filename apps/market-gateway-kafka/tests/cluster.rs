@@ -17,7 +17,7 @@ use market_ring::{Flags, Quote, Record};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn kafka(cluster: &Cluster) -> Kafka {
-    Kafka { servers: cluster.servers().to_vec(), venue: "xnas".into() }
+    Kafka::new(cluster.servers().to_vec(), "xnas")
 }
 
 fn consumer(cluster: &Cluster) -> Consumer {

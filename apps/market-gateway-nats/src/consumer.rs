@@ -43,9 +43,6 @@ struct Position {
     stream_seq: u64,
     /// When the broker stored that message.
     stored_at: u64,
-    /// Messages up to this number may be some that were read before: the broker had them when the
-    /// reading began once more.
-    reread_until: u64,
     /// Messages that the broker has sent on this connection.
     delivered: u64,
     channels: Channels,
@@ -175,9 +172,6 @@ impl Position {
         if self.created != created || last_seq < self.stream_seq {
             (self.created, self.stream_seq) = (created.to_owned(), 0);
         }
-        if self.stream_seq == 0 && !self.channels.is_empty() {
-            self.reread_until = last_seq;
-        }
     }
 
     /// The number of the message to begin with: the last one again, which shows whether the broker
@@ -203,15 +197,13 @@ impl Position {
         if let Some(status) = status(headers) {
             return Err(io::Error::other(format!("the broker ends the subscription: {status}")));
         }
-        let mut is_reread = false;
-        if let Some(place) = reply.and_then(Place::parse) {
-            if self.has_had(&place)? {
-                return Ok(());
-            }
-            is_reread = place.stream_seq <= self.reread_until;
+        if let Some(place) = reply.and_then(Place::parse)
+            && self.has_had(&place)?
+        {
+            return Ok(());
         }
         match channel_of(subject) {
-            Some(channel) => self.channels.take(channel, |name| header(headers, name), payload, is_reread, each),
+            Some(channel) => self.channels.take(channel, |name| header(headers, name), payload, each),
             None => each(ConsumerEvent::Malformed),
         }
         Ok(())

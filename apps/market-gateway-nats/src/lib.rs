@@ -2,16 +2,14 @@
 //! process, so neither the broker nor its consumers can slow the feed.
 //!
 //! ```text
-//! ring ─ RingReader ─▶ Publisher: batches ─▶ nats-server: a stream ─▶ Consumer: records, each once
-//! └ kept until acknowledged, and sent again after an outage
+//!   ring ─ RingReader ─▶ Publisher: batches ─▶ nats-server: a stream ─▶ Consumer: records, each once
+//!                          └ kept until acknowledged, and sent again after an outage
 //! ```
 //!
 //! | subject | body |
 //! |---|---|
-//! | `md.VENUE.CHANNEL.events` | a batch: for each record its number in the ring, 8 bytes
-//! little-endian, and [`Record::to_bytes`](market_ring::Record::to_bytes) |
-//! | `md.VENUE.CHANNEL.quote.SYMBOL` | the latest quote,
-//! [`Quote::to_bytes`](market_ring::Quote::to_bytes): what a late joiner begins with |
+//! | `md.VENUE.CHANNEL.events` | a batch: for each record its number in the ring, 8 bytes little-endian, and [`Record::to_bytes`](market_ring::Record::to_bytes) |
+//! | `md.VENUE.CHANNEL.quote.SYMBOL` | the latest quote, [`Quote::to_bytes`](market_ring::Quote::to_bytes): what a late joiner begins with |
 //!
 //! The guarantee is at least once, and [`Consumer`] makes it once: a batch has a message id, by
 //! which the broker drops a repetition, and records have numbers, by which a consumer does.

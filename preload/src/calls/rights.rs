@@ -2,10 +2,12 @@
 //! goes into a `chroot`, before it waits for connections.
 //!
 //! ```text
-//! without a broker: each flow takes the rights  │ before they go, a child takes up the sockets
-//! that │ its parent has left to it; later ones are the │ kernel's with a broker: none is needed
-//! │ before a chroot, from which it is not reached, a │ program connects to it; otherwise when it
-//! is the │ other user, whose rights it has there
+//!   without a broker: each flow takes the rights  │ before they go, a child takes up the sockets that
+//!                                                 │ its parent has left to it; later ones are the
+//!                                                 │ kernel's
+//!   with a broker: none is needed                 │ before a chroot, from which it is not reached, a
+//!                                                 │ program connects to it; otherwise when it is the
+//!                                                 │ other user, whose rights it has there
 //! ```
 //!
 //! A child that has its parent's listeners when it gives up rights is a worker: others close them,

@@ -4,8 +4,8 @@
 //! There is one engine, or by `WIREPATH_ENGINES` one for each thread that opens sockets.
 //!
 //! ```text
-//! a call ──▶ enter ──▶ what it does, and a turn of the worker ──▶ leave: wakes who waits for what
-//! has come, runs signals that came
+//!   a call ──▶ enter ──▶ what it does, and a turn of the worker ──▶ leave: wakes who waits for what
+//!                                                                  has come, runs signals that came
 //! ```
 //!
 //! Invariants:

@@ -2,9 +2,11 @@
 //! programs that have none.
 //!
 //! ```text
-//! program of uid 1000 ──▶ /run/wirepath/eth1.sock ──▶ Broker: one loop, one thread ├ rights    may
-//! this user have that flow? ├ owners    whose is its port in the kernel? ├ flows     does another
-//! client have it? └ AfXdpDevice: program, maps, rules
+//!  program of uid 1000 ──▶ /run/wirepath/eth1.sock ──▶ Broker: one loop, one thread
+//!                                                       ├ rights    may this user have that flow?
+//!                                                       ├ owners    whose is its port in the kernel?
+//!                                                       ├ flows     does another client have it?
+//!                                                       └ AfXdpDevice: program, maps, rules
 //! ```
 //!
 //! It loads the program once. A client gets a free queue, whose socket is already bound, and the

@@ -1,8 +1,8 @@
 //! A queue pair: its state, its two queues, and the machines on them.
 //!
 //! ```text
-//! post_send ─▶ send queue ─▶ requester ─▶ request packets        answers ─▶ completer ─▶
-//! completions request packets ─▶ responder ─▶ memory, receive queue, completions ─▶ answers
+//!  post_send ─▶ send queue ─▶ requester ─▶ request packets        answers ─▶ completer ─▶ completions
+//!  request packets ─▶ responder ─▶ memory, receive queue, completions ─▶ answers
 //! ```
 
 pub(super) mod attributes;

@@ -2,9 +2,9 @@
 //! that are freed when they complete.
 //!
 //! ```text
-//! done            rung                           posted ──▶ [the NIC's] ──▶ [written, no doorbell
-//! yet] ──▶ [free] ──▶ done + blocks        positions count blocks of 64 bytes └ the open
-//! multi-packet WQE, or run of WQEs
+//!   done            rung                           posted
+//!   ──▶ [the NIC's] ──▶ [written, no doorbell yet] ──▶ [free] ──▶ done + blocks        positions count blocks of 64 bytes
+//!                                                    └ the open multi-packet WQE, or run of WQEs
 //! ```
 //!
 //! The caller decides the content of a WQE: it writes the units after the control segment, then

@@ -4,13 +4,10 @@
 //!
 //! | frame | WQE | the mbuf is freed |
 //! |---|---|---|
-//! | the first since the doorbell, or urgent, up to 226 bytes | all bytes inline; BlueFlame, if it
-//! remains alone: the NIC reads nothing | at once |
+//! | the first since the doorbell, or urgent, up to 226 bytes | all bytes inline; BlueFlame, if it remains alone: the NIC reads nothing | at once |
 //! | any longer one | a pointer | with its completion |
-//! | those that follow, plain | pointers, many frames in one WQE if the device supports it | with
-//! their completion |
-//! | chains, tags, segmentation | header inline as far as necessary, a pointer for each buffer |
-//! with their completion |
+//! | those that follow, plain | pointers, many frames in one WQE if the device supports it | with their completion |
+//! | chains, tags, segmentation | header inline as far as necessary, a pointer for each buffer | with their completion |
 //!
 //! Everything that the NIC writes is checked; an invalid CQE counts as `completions_invalid` and
 //! frees no mbuf. After an error the queue refuses mbufs like a full ring, until [`Recovery`] has
