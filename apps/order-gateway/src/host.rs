@@ -39,8 +39,19 @@ pub trait Stream: Read + Write + fmt::Debug {
         Ok(())
     }
 
+    /// Nothing more is written: the peer reads an end behind what was, and what it says is still
+    /// read. [`WouldBlock`](io::ErrorKind::WouldBlock) where that is to be tried again.
+    ///
+    /// # Errors
+    ///
+    /// The connection is gone.
+    fn close_sending(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Ends the connection with a reset: what was written and has not left never leaves. A stream
-    /// that is dropped is closed, and what waits is still sent.
+    /// that is dropped is closed, and what waits is still sent, unless the peer says something that
+    /// nobody reads: the kernel then resets too.
     ///
     /// # Errors
     ///

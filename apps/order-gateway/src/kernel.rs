@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -152,6 +152,10 @@ impl Stream for TcpStream {
         // Zero would be the kernel's own time, of a quarter of an hour.
         let ms = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX).max(1);
         Ok(set_tcp_user_timeout(self, ms)?)
+    }
+
+    fn close_sending(&mut self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
     }
 
     /// A close that lingers for no time resets.

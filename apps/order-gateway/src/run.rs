@@ -38,6 +38,8 @@ const STAMPS: usize = 2 * PACKETS + 1;
 /// trip. So do the cancels of a kill behind which the gateway ends.
 const LEAVE_NS: u64 = 1_000_000_000;
 pub(crate) const LEAVE: Duration = Duration::from_nanos(LEAVE_NS);
+/// Reads of the last bytes of a connection, which are nothing where it is silent.
+const LAST_READS: usize = 4;
 const LEAVE_PAUSE: Duration = Duration::from_millis(1);
 /// A person is told when requests have used so much of the journal.
 const FULL_PERCENT: u64 = 80;
@@ -166,6 +168,10 @@ struct Connection {
     retry_at_ns: u64,
     /// When it is closed at the latest, once the session has written its Logout.
     leaves_until_ns: Option<u64>,
+    /// The Logout has left, and nothing leaves behind it: what the venue still says is read.
+    is_shut: bool,
+    /// The session is over: what the venue still says is read, and is for nobody.
+    is_session_over: bool,
     /// The next attempt goes to the secondary address.
     is_secondary_next: bool,
 }
@@ -174,10 +180,23 @@ impl Connection {
     /// Ends the connection so that nothing of ours leaves behind this: by then the standby may have
     /// taken over, or another connection have told what came of our orders.
     fn reset(&mut self, report: &mut impl FnMut(&str)) {
-        self.leaves_until_ns = None;
+        self.forget_leaving();
         if let Some(Err(error)) = self.stream.take().map(Stream::reset) {
             report(&format!("the venue's connection is closed, and not reset: {error}"));
         }
+    }
+
+    const fn forget_leaving(&mut self) {
+        (self.leaves_until_ns, self.is_shut, self.is_session_over) = (None, false, false);
+    }
+
+    /// The last byte was written: the venue reads an end behind it, and closes its side. False
+    /// where the connection is gone.
+    fn close_sending(&mut self) -> bool {
+        let Some(stream) = self.stream.as_mut().filter(|_| !self.is_shut) else { return self.stream.is_some() };
+        let closed = stream.close_sending();
+        self.is_shut = closed.is_ok();
+        closed.map_or_else(|error| is_nothing(&error), |()| true)
     }
 }
 
@@ -272,6 +291,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         }
         match self.exchange() {
             Ok(busy) => is_busy |= busy,
+            // The Logout has left, and was answered: a reset could take what was written back.
+            Err(_) if self.connection.is_shut => self.hang_up(self.host.now_ns()),
             Err(why) => self.close(&why, report),
         }
         self.finish_leaving();
@@ -466,18 +487,28 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         false
     }
 
-    /// Closes a connection whose Logout has left: behind its record, where there is a standby. A
-    /// line that does not take it in time gets nothing more.
+    /// Closes our side of a connection whose Logout has left, behind its record, where there is a
+    /// standby; the rest when the venue has closed its side. A line that does not take it in time
+    /// gets nothing more.
     fn finish_leaving(&mut self) {
         let Some(until_ns) = self.connection.leaves_until_ns else { return };
         let now_ns = self.host.now_ns();
-        if self.gateway.core().to_send().is_empty() || now_ns >= until_ns {
-            self.hang_up(now_ns);
+        let has_left = self.gateway.core().to_send().is_empty();
+        if has_left && !self.connection.close_sending() || now_ns >= until_ns {
+            return self.hang_up(now_ns);
+        }
+        // No order lives: what the venue still says is for nobody.
+        if self.connection.is_shut && !core::mem::replace(&mut self.connection.is_session_over, true) {
+            self.part(now_ns);
         }
     }
 
-    /// Receives, lets time pass, sends.
+    /// Receives, lets time pass, sends. Behind the Logout it receives alone.
     fn exchange(&mut self) -> Result<bool, String> {
+        if self.connection.is_shut {
+            self.gateway.core_mut().poll(self.host.now_ns());
+            return if self.receive_rest() { Err("the venue has closed the connection".to_owned()) } else { Ok(false) };
+        }
         let Some(stream) = &mut self.connection.stream else {
             // The kill switch and the strategy's timer do not wait for the venue.
             self.gateway.tick(self.host.now_ns()).map_err(|error| error.to_string())?;
@@ -508,7 +539,27 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         Ok(self.send()? || is_busy)
     }
 
+    /// Takes what the venue says to a gateway that logs out: the answers to its cancels. True where
+    /// nothing follows. Behind the Logout the session may be over, and the bytes are read all the
+    /// same: where some are unread at the end, the kernel resets, and drops what has not left.
+    fn receive_rest(&mut self) -> bool {
+        let Some(stream) = &mut self.connection.stream else { return true };
+        match stream.read(&mut self.buffer) {
+            Ok(0) => true,
+            Ok(len) => {
+                record(&mut self.audit, &*self.host, Direction::In, &self.buffer[..len]);
+                let is_over = &mut self.connection.is_session_over;
+                *is_over = *is_over || self.gateway.received(&self.buffer[..len], self.host.now_ns()).is_err();
+                false
+            }
+            Err(error) => !is_nothing(&error),
+        }
+    }
+
     fn send(&mut self) -> Result<bool, String> {
+        if self.connection.is_shut {
+            return Ok(false);
+        }
         let Self { gateway, standby, audit, host, connection, .. } = self;
         let Some(stream) = &mut connection.stream else { return Ok(false) };
         Outgoing { gateway, standby, audit, host: &**host }.write(|bytes| stream.write(bytes))
@@ -566,8 +617,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     }
 
     /// Ends: obeys commands and a kill that have come since the last turn, asks the venue to close,
-    /// and has the journal on the disk. A standby has the record of what leaves first. For each of
-    /// the two this waits a second at most.
+    /// takes what it says until it has, and has the journal on the disk. A standby has the record of
+    /// what leaves first. For each of the two this waits a second at most.
     pub fn log_out(&mut self, report: &mut impl FnMut(&str)) {
         let until = Instant::now() + LEAVE;
         while self.go_on_leaving(report) && Instant::now() < until {
@@ -577,8 +628,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         self.settle(report);
     }
 
-    /// Writes what is to leave before the end: the cancels of a kill, and behind them the Logout.
-    /// Whether some of it still waits.
+    /// Writes what is to leave before the end: the cancels of a kill, and behind them the Logout;
+    /// then takes what the venue says. Whether some of it still waits, or the venue has not closed.
     pub(crate) fn go_on_leaving(&mut self, report: &mut impl FnMut(&str)) -> bool {
         // By now the standby has the orders.
         if self.has_handed_over || !self.follow(report) {
@@ -591,15 +642,26 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             while self.commands(report) {}
             self.gateway.core_mut().poll(now_ns);
         }
-        if self.connection.stream.is_none() {
+        let is_before_logout = !self.is_logged_out && !self.connection.is_shut;
+        if self.receive_rest() || is_before_logout && self.connection.is_session_over {
             return false;
         }
         let core = self.gateway.core_mut();
-        if !self.is_logged_out && !core.has_cancels_due() {
-            core.log_out(now_ns);
+        if !self.is_logged_out && !core.has_cancels_due(now_ns) {
+            // The answers that are still read cause no order behind the Logout.
+            if core.risk().is_armed() {
+                core.disarm(now_ns);
+            }
+            if self.connection.leaves_until_ns.is_none() {
+                core.log_out(now_ns);
+            }
             self.is_logged_out = true;
         }
-        self.send().is_ok() && !(self.is_logged_out && self.gateway.core().to_send().is_empty())
+        if self.send().is_err() {
+            return false;
+        }
+        let has_left = self.is_logged_out && self.gateway.core().to_send().is_empty();
+        !has_left || self.connection.close_sending()
     }
 
     /// Closes the connection. A kill that came behind the Logout is in the journal, for the next
@@ -613,8 +675,10 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         }
     }
 
-    /// Has the end of the journal on the disk, and lets the standby go.
+    /// Lets the standby go, and has the end of the journal on the disk. By now nothing can leave. A
+    /// standby that heard of the end behind a slow disk would have taken over.
     pub(crate) fn settle(&mut self, report: &mut impl FnMut(&str)) {
+        self.standby.iter_mut().for_each(StandbyLink::leave);
         let core = self.gateway.core_mut();
         match &self.sync {
             Some(sync) => {
@@ -626,17 +690,29 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             None if core.is_sync_due() => core.sync(self.host.now_ns()),
             None => (),
         }
-        self.standby.iter_mut().for_each(StandbyLink::leave);
     }
 
     /// Closes the connection behind its Logout. What the line has not taken leaves soon, or never:
     /// nobody counts on it later.
     fn hang_up(&mut self, now_ns: u64) {
-        self.connection.leaves_until_ns = None;
+        for _ in 0..LAST_READS {
+            if self.receive_rest() {
+                break;
+            }
+        }
+        let has_parted = self.connection.leaves_until_ns.is_some() && self.connection.is_session_over;
+        self.connection.forget_leaving();
         if let Some(mut stream) = self.connection.stream.take() {
             // Without it the machine sends again as long as it does by itself.
             let _ = stream.give_up_after(LEAVE);
         }
+        if !has_parted {
+            self.part(now_ns);
+        }
+    }
+
+    /// The session is over: nothing of it leaves any more.
+    fn part(&mut self, now_ns: u64) {
         self.gateway.disconnected(now_ns);
         self.standby.iter_mut().for_each(StandbyLink::reset);
     }

@@ -18,7 +18,7 @@ use order_entry::risk::{KillSwitch, LevelLimits, Rate, StrategyIdx};
 use order_gateway::control::Command;
 use order_gateway::host::{Host, Listener, Stream, Waits};
 use order_gateway::standby::{Followed, Follower, FollowerLink, StandbyLink};
-use order_gateway::{Core, CoreConfig, Gateway, KillLine, LineConfig, Run};
+use order_gateway::{Core, CoreConfig, Gateway, JournalSync, KillLine, LineConfig, Run, SyncPolicy};
 
 const LEASE_NS: u64 = SECOND;
 
@@ -541,6 +541,26 @@ fn logout_of_the_kill_switch_leaves_when_the_standby_has_its_record() {
     assert_eq!((session.log_outs, &session.left[..]), (1, &b"logout"[..]));
     let journal = world.run.gateway.core().journal();
     assert_eq!(standby.standby.borrow().journal().unwrap().end(), journal.end());
+}
+
+/// Until its promise is over: then it would trade beside nobody.
+#[test]
+fn standby_of_a_gateway_that_ends_hears_so_before_the_disk_is_waited_for() {
+    let (mut world, standby) = World::followed(1 << 16);
+    let (hangs, hanging) = channel::<()>();
+    let sync = move || {
+        let _ = hanging.recv();
+        Ok(())
+    };
+    world.run.sync = Some(JournalSync::start_with(sync, SyncPolicy::Off).unwrap());
+    let (mut said, mut became) = (String::new(), None);
+    world.run.log_out(&mut |sentence: &str| {
+        said.push_str(sentence);
+        became = standby.standby.borrow_mut().poll(SECOND + 9 * LEASE_NS);
+    });
+    assert!(said.contains("the journal's disk has not answered for a second"), "{said}");
+    assert_eq!(became, Some(Followed::Ended));
+    drop(hangs);
 }
 
 #[test]

@@ -6,6 +6,8 @@ mod burst;
 #[path = "run/commands.rs"]
 mod commands;
 mod common;
+#[path = "run/end.rs"]
+mod end;
 #[path = "run/kill.rs"]
 mod kill;
 #[path = "run/stamps.rs"]

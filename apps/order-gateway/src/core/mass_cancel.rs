@@ -146,8 +146,8 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     }
 
     /// Whether cancels wait that the session would take.
-    pub(crate) fn has_cancels_due(&self) -> bool {
-        self.mass_cancel.is_due && self.session.is_open()
+    pub(crate) fn has_cancels_due(&self, now_ns: u64) -> bool {
+        (self.mass_cancel.is_due || self.stopped.is_due(now_ns)) && self.session.is_open()
     }
 
     /// Cancels everything, past the rates of the gate: by the venue's mass cancel, or order by

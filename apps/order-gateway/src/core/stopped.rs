@@ -36,6 +36,11 @@ impl StoppedCancels {
         *self = Self { due_ns: Some(0), ..Self::NONE };
     }
 
+    /// Whether orders wait for their cancels.
+    pub(super) fn is_due(&self, now_ns: u64) -> bool {
+        self.due_ns.is_some_and(|at_ns| at_ns <= now_ns)
+    }
+
     const fn repeat(&mut self, now_ns: u64) {
         (self.due_ns, self.is_again) = (Some(now_ns.saturating_add(self.pause_ns)), true);
         (self.next, self.lives) = (0, false);
@@ -65,7 +70,7 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     /// Cancels what lives of the strategies that are stopped. What has no room now is canceled in a
     /// later turn.
     pub(super) fn poll_stopped(&mut self, now_ns: u64) {
-        if self.stopped.due_ns.is_none_or(|at_ns| now_ns < at_ns) || self.session.may_cancel().is_err() {
+        if !self.stopped.is_due(now_ns) || self.session.may_cancel().is_err() {
             return;
         }
         let is_again = self.stopped.is_again;

@@ -95,7 +95,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> WireGateway<T, S, 
     }
 
     /// Logs out: the cancels of a kill leave, then the Logout, and the connection is closed when
-    /// the venue has acknowledged them. The next turns go on with it.
+    /// the venue has closed its side, and has acknowledged them. The next turns go on with it.
     pub fn log_out(&mut self, cx: &mut Cx<'_>) {
         (self.is_over, self.is_leaving) = (true, true);
         self.go_on_leaving(cx);
@@ -147,6 +147,10 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> WireGateway<T, S, 
             match request {
                 None => return,
                 Some(Request::Call(to)) => self.call(to, cx),
+                // One that has ended is not found, and the run hears of it when it reads.
+                Some(Request::CloseSending) => {
+                    _ = self.connection.map(|connection| cx.tcp().shutdown(connection));
+                }
                 Some(Request::Close) => self.leave(close, cx),
                 Some(Request::Reset) => self.leave(|connection, cx| _ = cx.tcp().abort(connection), cx),
             }

@@ -19,6 +19,8 @@ pub(super) const INBOX_MAX: usize = 1 << 20;
 pub(super) enum Request {
     /// Call this address.
     Call(SocketAddrV4),
+    /// Send no more behind what was written, and go on receiving.
+    CloseSending,
     /// Close, behind what was written.
     Close,
     /// Reset: what has not left never does.
@@ -46,7 +48,7 @@ pub(super) struct Shared {
     pub(super) inbox: VecDeque<u8>,
     /// Written by the run and not taken by TCP. The run writes nothing more before it is empty.
     pub(super) outbox: Vec<u8>,
-    /// At most the end of one connection and the next call.
+    /// At most both steps of one connection's end and the next call.
     pub(super) requests: ArrayVec<Request, 8>,
 }
 
@@ -118,6 +120,15 @@ impl Stream for Connection {
             Phase::Idle | Phase::Calling => Ok(false),
             Phase::Failed(why) => Err(io::Error::other(why.clone())),
         }
+    }
+
+    fn close_sending(&mut self) -> io::Result<()> {
+        let mut shared = self.endpoint.0.borrow_mut();
+        if !shared.outbox.is_empty() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        shared.request(Request::CloseSending);
+        Ok(())
     }
 
     fn reset(mut self: Box<Self>) -> io::Result<()> {

@@ -62,7 +62,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> WirePort<T, S, M, 
     }
 
     /// Spins until `stop` says so, or a standby takes over; then logs out, for a second at most
-    /// where the venue acknowledges nothing. Returns how requests left.
+    /// where the venue does not close its side. Returns how requests left.
     pub fn run(&mut self, mut stop: impl FnMut() -> bool) -> WireCounts {
         while !stop() && !self.port.app().is_over() {
             self.port.poll();

@@ -31,6 +31,8 @@ struct Wire {
     /// It takes no connection, and the one that there is breaks.
     is_away: Cell<bool>,
     attempts: Cell<usize>,
+    /// It reads our end, and closes its side.
+    has_closed: Cell<bool>,
     /// It takes ten bytes a write.
     is_slow: Cell<bool>,
     /// What it took.
@@ -61,6 +63,7 @@ impl Host for Machine {
         }
         self.0.connects.set(self.0.connects.get() + 1);
         self.0.is_open.set(true);
+        self.0.has_closed.set(false);
         Ok(Box::new(Connection(self.0.clone())))
     }
 }
@@ -70,6 +73,9 @@ impl Read for Connection {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         if self.0.is_away.get() {
             return Err(ErrorKind::BrokenPipe.into());
+        }
+        if self.0.has_closed.get() {
+            return Ok(0);
         }
         if !self.0.has_said.replace(false) {
             return Err(ErrorKind::WouldBlock.into());
@@ -100,6 +106,11 @@ impl Drop for Connection {
 impl Stream for Connection {
     fn give_up_after(&mut self, timeout: Duration) -> io::Result<()> {
         self.0.given_up_after.set(Some(timeout));
+        Ok(())
+    }
+
+    fn close_sending(&mut self) -> io::Result<()> {
+        self.0.has_closed.set(true);
         Ok(())
     }
 
@@ -163,6 +174,7 @@ fn session_is_logged_out_when_the_time_of_a_thrown_switch_is_over_and_closed_unt
     assert_eq!(after(&mut run, &wire, 999), "");
     assert!(wire.is_open.get(), "its time is not over");
     assert!(after(&mut run, &wire, 1_000).contains("logged out until somebody arms"));
+    assert_eq!(after(&mut run, &wire, 1_001), "", "the venue has closed its side");
     assert_eq!((wire.is_open.get(), wire.resets.get(), run.gateway.core().session().log_outs), (false, 0, 1));
     // Nor does another throw have it connect.
     kill.throw();
@@ -196,7 +208,7 @@ fn connection_stays_for_cancels_where_nothing_else_ends_orders() {
     assert!(after(&mut run, &wire, 1_001).contains("1 orders live, which end by their cancels alone"));
     assert_eq!((after(&mut run, &wire, 1_500), wire.is_open.get()), (String::new(), true), "said once");
     answer(&mut run, &wire, 2, VenueEvent::Canceled { reason: 0 });
-    after(&mut run, &wire, 2_000);
+    (2_000..2_002).for_each(|ms| drop(after(&mut run, &wire, ms)));
     assert_eq!((wire.is_open.get(), wire.resets.get(), run.gateway.core().session().log_outs), (false, 0, 1));
 }
 
