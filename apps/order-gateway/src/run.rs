@@ -617,8 +617,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     }
 
     /// Ends: obeys commands and a kill that have come since the last turn, asks the venue to close,
-    /// takes what it says until it has, and has the journal on the disk. A standby has the record of
-    /// what leaves first. For each of the two this waits a second at most.
+    /// takes what it says until it has, and has the journal on the disk. A standby has the record
+    /// of what leaves first. For each of the two this waits a second at most.
     pub fn log_out(&mut self, report: &mut impl FnMut(&str)) {
         let until = Instant::now() + LEAVE;
         while self.go_on_leaving(report) && Instant::now() < until {
