@@ -33,6 +33,8 @@ pub(crate) const DESCRIPTORS_MAX: usize = 3;
 const SO_BINDTOIFINDEX: c_int = 62;
 /// asm-generic/fcntl.h
 const F_SETSIG: c_int = 10;
+/// The most messages without files that are read at the end of a connection.
+const READ_AT_END: usize = 16;
 /// Connections that wait to be accepted.
 const BACKLOG: c_int = 16;
 
@@ -158,7 +160,10 @@ pub(crate) fn owner_of(file: BorrowedFd<'_>) -> io::Result<u32> {
 
 /// Room for the control message with all descriptors of a message.
 #[repr(C, align(8))]
-struct Control([u8; 64]);
+struct Control<const LEN: usize>([u8; LEN]);
+
+/// Room for more than [`DESCRIPTORS_MAX`].
+const CONTROL_LEN: usize = 64;
 
 /// Sends one message if there is room for it now.
 pub(crate) fn send_now(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
@@ -168,10 +173,21 @@ pub(crate) fn send_now(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
     check(sent as c_int).map(drop)
 }
 
-/// Sends one message with its descriptors.
+/// Sends one message with its descriptors, of which no more than [`DESCRIPTORS_MAX`] go.
 pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let mut control = Control([0; 64]);
-    let numbers: Vec<RawFd> = descriptors.iter().take(DESCRIPTORS_MAX).map(AsRawFd::as_raw_fd).collect();
+    let count = descriptors.len().min(DESCRIPTORS_MAX);
+    send_with_room::<CONTROL_LEN>(socket, bytes, &descriptors[..count])
+}
+
+/// As no program of ours does: with up to 28 descriptors.
+#[cfg(test)]
+pub(crate) fn send_many(socket: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    send_with_room::<128>(socket, bytes, descriptors)
+}
+
+fn send_with_room<const LEN: usize>(socket: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut control = Control([0; LEN]);
+    let numbers: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut message = header(&mut part, &mut control);
     message.msg_controllen = match numbers.as_bytes() {
@@ -188,7 +204,67 @@ pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>
 /// otherwise the kernel closes them. Returns the message's length; 0 once the other end is closed.
 /// A message that is longer than `bytes` is an error.
 pub(crate) fn receive(socket: &OwnedFd, bytes: &mut [u8], descriptors: Option<&mut Vec<OwnedFd>>) -> io::Result<usize> {
-    let mut control = Control([0; 64]);
+    match received(socket, bytes, descriptors, 0)? {
+        Received { is_cut: true, .. } => Err(io::Error::from(io::ErrorKind::InvalidData)),
+        Received { len, .. } => Ok(len),
+    }
+}
+
+/// As [`receive`], of a peer that may have a file closed for as long as it likes: no file is closed
+/// here. A message with files is read by a look at it, which gives other descriptors of the same
+/// files, and is removed afterwards. It stays unread where `files` is `None` or not all of them
+/// have come; that is an error, [`has_unwanted_files`].
+pub(crate) fn receive_from_hostile(
+    socket: &OwnedFd,
+    bytes: &mut [u8],
+    files: Option<&mut Vec<OwnedFd>>,
+) -> io::Result<usize> {
+    if received(socket, bytes, files, libc::MSG_PEEK)?.misses_control {
+        return Err(io::Error::from(io::ErrorKind::QuotaExceeded));
+    }
+    receive(socket, bytes, None)
+}
+
+/// Whether [`receive_from_hostile`] has left a message unread.
+pub(crate) fn has_unwanted_files(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::QuotaExceeded
+}
+
+/// Ends a connection with a hostile peer. Returns whether there is something that it has sent with
+/// files, or behind such: then the last close of the socket can take as long as the peer likes.
+pub(crate) fn may_linger_after_end(socket: &OwnedFd) -> bool {
+    // Nothing can be sent to it afterwards.
+    hang_up(socket);
+    let unread = |flags| received(socket, &mut [0; 1], None, flags | libc::MSG_DONTWAIT);
+    // Most have sent a few words and no file. A peer of whom these are read sees no error.
+    for _ in 0..READ_AT_END {
+        match unread(libc::MSG_PEEK) {
+            Ok(Received { len: 1.., misses_control: false, .. }) => _ = unread(0),
+            _ => break,
+        }
+    }
+    // From now on each message says who has sent it, also an empty one: for that there is no room.
+    if set(socket, libc::SOL_SOCKET, libc::SO_PASSCRED, &1_i32).is_err() {
+        return true;
+    }
+    unread(libc::MSG_PEEK).is_ok_and(|received| received.misses_control)
+}
+
+struct Received {
+    /// The bytes that there was room for.
+    len: usize,
+    is_cut: bool,
+    /// There was something beside the bytes, and no room for all of it.
+    misses_control: bool,
+}
+
+fn received(
+    socket: &OwnedFd,
+    bytes: &mut [u8],
+    descriptors: Option<&mut Vec<OwnedFd>>,
+    flags: c_int,
+) -> io::Result<Received> {
+    let mut control = Control([0; CONTROL_LEN]);
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut message = header(&mut part, &mut control);
     if descriptors.is_none() {
@@ -196,20 +272,18 @@ pub(crate) fn receive(socket: &OwnedFd, bytes: &mut [u8], descriptors: Option<&m
     }
     // SAFETY: header, room and control room are borrowed mutably for the call, with their lengths
     // (1, 3).
-    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
-    if received < 0 {
+    let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC | flags) };
+    if len < 0 {
         return Err(io::Error::last_os_error());
     }
     if let Some(descriptors) = descriptors {
         take(&message, descriptors);
     }
-    if message.msg_flags & libc::MSG_TRUNC != 0 {
-        return Err(io::Error::from(io::ErrorKind::InvalidData));
-    }
-    Ok(received as usize)
+    let has = |flag| message.msg_flags & flag != 0;
+    Ok(Received { len: len as usize, is_cut: has(libc::MSG_TRUNC), misses_control: has(libc::MSG_CTRUNC) })
 }
 
-fn header(part: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
+fn header<const LEN: usize>(part: &mut libc::iovec, control: &mut Control<LEN>) -> libc::msghdr {
     // SAFETY: zeros are a header without parts (3).
     let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
     (message.msg_iov, message.msg_iovlen) = (part, 1);
@@ -219,7 +293,7 @@ fn header(part: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
 }
 
 /// Writes one control message with descriptors; returns its length.
-fn put(control: &mut Control, numbers: &[u8]) -> usize {
+fn put<const LEN: usize>(control: &mut Control<LEN>, numbers: &[u8]) -> usize {
     // SAFETY: these compute lengths alone.
     let (len, space) =
         unsafe { (libc::CMSG_LEN(numbers.len() as u32) as usize, libc::CMSG_SPACE(numbers.len() as u32) as usize) };

@@ -54,6 +54,8 @@ pub(super) struct Client {
     pub(super) lent: Option<Lent>,
     /// It has closed that queue for good, and may have another one.
     pub(super) has_closed: bool,
+    /// Its next request has files, and waits until earlier ones of its user are closed.
+    pub(super) is_held: bool,
     /// What it has requested and not got yet.
     pub(super) waits: Option<WaitingRequest>,
     /// Bytes of packet buffers that it has, or waits for.
@@ -102,7 +104,8 @@ impl Client {
     /// The descriptors to poll: the client's socket, and its process.
     pub(super) fn descriptors(&self) -> [RawFd; 2] {
         // poll(2) skips a negative number.
-        [self.socket.as_raw_fd(), self.process.as_ref().map_or(-1, AsRawFd::as_raw_fd)]
+        let socket = if self.is_held { -1 } else { self.socket.as_raw_fd() };
+        [socket, self.process.as_ref().map_or(-1, AsRawFd::as_raw_fd)]
     }
 
     /// For the log: `process 4711 of user 1000`.
@@ -217,6 +220,7 @@ impl Clients {
             queue,
             lent,
             has_closed: false,
+            is_held: false,
             waits,
             memory: 0,
             icmp_errors,

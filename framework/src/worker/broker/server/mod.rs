@@ -4,14 +4,14 @@
 //! the log.
 
 use std::net::UdpSocket;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use super::claims::Claims;
 use super::clients::{Client, Clients, DESCRIPTORS_OF_A_CLIENT};
-use super::closer::Closer;
+use super::closer::{Closer, STRANGERS};
 use super::config::BrokerConfig;
 use super::ended::EndedFlows;
 use super::error::{BrokerError, Refusal};
@@ -171,7 +171,7 @@ impl Broker {
             turns: Turns::default(),
             flows: FlowTable::new(sharing, budget),
             claims: Claims::default(),
-            closer: Closer::start(),
+            closer: Closer::default(),
             forwarder,
             ended: EndedFlows::default(),
             leaving: LeavingPorts::default(),
@@ -237,6 +237,8 @@ impl Broker {
     }
 
     fn turn(&mut self, report: &mut dyn FnMut(&str)) -> Result<(), BrokerError> {
+        let closer = &self.closer;
+        self.clients.iter_mut().for_each(|client| client.is_held &= !closer.has_room(client.peer.uid));
         let ids: Vec<ClientId> = self.clients.iter().map(|client| client.id).collect();
         // poll(2) skips a negative number.
         let listener = if Instant::now() < self.accepts_from { -1 } else { self.listener.socket.as_raw_fd() };
@@ -298,6 +300,7 @@ impl Broker {
         match self.clients.iter().filter_map(|client| client.waits).map(|waiting| waiting.tries).min() {
             Some(0) => Duration::ZERO,
             Some(_) => LEND_INTERVAL,
+            None if self.clients.iter().any(|client| client.is_held) => LEND_INTERVAL,
             None => TURN_INTERVAL,
         }
     }
@@ -333,7 +336,10 @@ impl Broker {
                     return self.say(&format!("connections wait ({error}): see the kernel's log"), report);
                 }
             };
-            let Ok(peer) = sys::peer(&socket) else { continue };
+            let Ok(peer) = sys::peer(&socket) else {
+                self.closer.end(STRANGERS, socket);
+                continue;
+            };
             let (name, uid) = (format!("process {} of user {}", peer.pid, peer.uid), peer.uid);
             let program = program_of(&peer);
             let admitted = self.rights.admit(&peer, program.as_deref());
@@ -348,6 +354,7 @@ impl Broker {
                     let Refusal { errno, sentence } = refusal;
                     // The client may have gone already.
                     let _ = sys::send(&socket, &Reply::Refused { errno, sentence }.encode(), &[]);
+                    self.closer.end(STRANGERS, socket);
                 }
             }
         }
@@ -379,6 +386,8 @@ impl Broker {
         if client.lent.is_some() {
             self.say(&format!("{} has ended, and its queue is free", client.name()), report);
         }
+        let sockets = client.icmp_errors.map(OwnedFd::from).into_iter().chain([client.socket]);
+        sockets.for_each(|socket| self.closer.end(client.peer.uid, socket));
     }
 }
 

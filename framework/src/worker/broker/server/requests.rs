@@ -42,9 +42,9 @@ impl Broker {
     /// Receives a request and replies; returns whether the client stays.
     fn serve_one(&mut self, id: ClientId, report: &mut dyn FnMut(&str)) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
-        let (mut bytes, mut files) = ([0; MESSAGE_LEN_MAX], Vec::new());
-        // Without room for its files the kernel keeps them from us.
-        let received = sys::receive(&client.socket, &mut bytes, self.closer.has_room().then_some(&mut files));
+        let (uid, mut bytes, mut files) = (client.peer.uid, [0; MESSAGE_LEN_MAX], Vec::new());
+        let has_room = self.closer.has_room(uid);
+        let received = sys::receive_from_hostile(&client.socket, &mut bytes, has_room.then_some(&mut files));
         let request = match &received {
             Ok(len) => Request::decode(&bytes[..*len]),
             Err(_) => None,
@@ -53,8 +53,13 @@ impl Broker {
             Request::Claim { protocol, .. } => sys::cookie_of(file, protocol),
             _ => None,
         });
-        self.closer.close(files);
+        // It waits until earlier files of its user are closed; one with too many files never is
+        // read.
+        let is_held = !has_room && received.as_ref().is_err_and(sys::has_unwanted_files);
+        client.is_held = is_held;
+        self.closer.close(uid, files);
         match received {
+            _ if is_held => return true,
             Ok(0) => return false,
             Ok(_) => (),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
@@ -165,7 +170,8 @@ impl Broker {
         ours.set_nonblocking(true).map_err(|error| system("a socket that does not wait", &error))?;
         let Some(client) = self.clients.get(id) else { return Err(Refusal::new(libc::ENOTCONN, "no such client")) };
         client.is_known = true;
-        client.icmp_errors = Some(ours);
+        let (uid, earlier) = (client.peer.uid, client.icmp_errors.replace(ours));
+        earlier.into_iter().for_each(|socket| self.closer.end(uid, socket.into()));
         let reply = Reply::Welcome(self.device.welcome(self.forwarder.is_some()));
         Ok(Answer { icmp_errors: Some(theirs.into()), ..reply.into() })
     }

@@ -4,6 +4,7 @@
 
 use core::cell::RefCell;
 use core::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
@@ -11,11 +12,13 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::device::DeviceError;
-use crate::device::broker::message::{Flow, Welcome};
+use crate::device::broker::message::{Flow, MESSAGE_LEN_MAX, Request, Welcome};
 use crate::device::broker::request::QueueRequest;
 use crate::device::broker::rule_id;
 use crate::device::steering::{Rule, RuleId, SteerError};
+use crate::sys::process;
 use crate::wire::Protocol;
+use crate::worker::broker::closer::tests::lingering;
 use crate::worker::broker::ended::REMOVED_A_TURN;
 use crate::worker::broker::rights::{BrokerUser, ClientRights};
 use crate::worker::broker::waiting::Lent;
@@ -94,6 +97,10 @@ impl LendingPort for NotedPort {
 
 /// A broker of such a port, and what that is told.
 fn broker() -> (Broker, Rc<RefCell<Vec<Call>>>, TempDir) {
+    broker_of(BrokerConfig::new("none"))
+}
+
+fn broker_of(config: BrokerConfig) -> (Broker, Rc<RefCell<Vec<Call>>>, TempDir) {
     let (folder, port, block) = (tempfile::tempdir().unwrap(), NotedPort::default(), Block::heap());
     let icmp_errors = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     icmp_errors.set_nonblocking(true).unwrap();
@@ -106,7 +113,7 @@ fn broker() -> (Broker, Rc<RefCell<Vec<Call>>>, TempDir) {
         uncounted: None,
     };
     let told = Rc::clone(&port.0);
-    (Broker::over(BrokerConfig::new("none"), Box::new(port), parts), told, folder)
+    (Broker::over(config, Box::new(port), parts), told, folder)
 }
 
 /// A client that has a queue and this many flows, with its end of the connection.
@@ -145,4 +152,122 @@ fn rings_of_a_client_that_has_ended_are_reset_at_once_and_its_rules_go_some_a_tu
     assert!((0..200).all(|idx| told.contains(&Call::Unsteer(rule_id(idx)))), "each is removed");
     assert_eq!((told.len(), turns), (1 + 200, 200_usize.div_ceil(REMOVED_A_TURN)));
     assert!(!broker.ended.has_queue(QUEUE));
+}
+
+/// Connects to a broker that serves this user, and does not accept the connection yet.
+fn connect(broker: &mut Broker, folder: &TempDir) -> OwnedFd {
+    let user = BrokerUser { uid: process::effective_user(), low_ports: Vec::new() };
+    broker.rights = Rights::Users(vec![user]);
+    sys::connect(&folder.path().join("socket"), Duration::from_secs(5)).unwrap()
+}
+
+/// Two connections that are accepted.
+fn two(broker: &mut Broker, folder: &TempDir) -> (OwnedFd, OwnedFd) {
+    let sockets = (connect(broker, folder), connect(broker, folder));
+    broker.turn(&mut |_| ()).unwrap();
+    sockets
+}
+
+/// The broker's reply to a request that it refuses, and that therefore has no effect.
+fn assert_answers(broker: &mut Broker, socket: &OwnedFd) {
+    sys::send(socket, &Request::Unsteer { id: 1 }.encode(), &[]).unwrap();
+    broker.turn(&mut |_| ()).unwrap();
+    let mut bytes = [0; MESSAGE_LEN_MAX];
+    let len = sys::receive(socket, &mut bytes, None).unwrap();
+    assert!(matches!(Reply::decode(&bytes[..len]), Some(Reply::Refused { .. })));
+}
+
+/// Runs `test` in a thread. A loop that waits for a peer that reads nothing never ends it.
+fn within_patience(test: fn()) {
+    let (done, ended) = std::sync::mpsc::channel();
+    let run = std::thread::spawn(move || {
+        test();
+        done.send(()).unwrap();
+    });
+    if ended.recv_timeout(Duration::from_secs(30)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+        panic!("the broker's loop waits");
+    }
+    run.join().unwrap();
+}
+
+fn claim() -> Vec<u8> {
+    Request::Claim { protocol: Protocol::TCP, port: 80 }.encode()
+}
+
+#[test]
+fn files_that_never_close_stop_no_loop_however_many_come_in_a_message() {
+    within_patience(|| {
+        let (mut broker, _told, folder) = broker();
+        let (hostile, other) = two(&mut broker, &folder);
+        let (lingers, _peer) = lingering();
+        let file = fs::File::open("/dev/null").unwrap();
+        let descriptors: Vec<_> = [file.as_fd(); 12].into_iter().chain([lingers.as_fd()]).collect();
+        sys::send_many(&hostile, &claim(), &descriptors).unwrap();
+        drop(lingers);
+        broker.turn(&mut |_| ()).unwrap();
+        assert_answers(&mut broker, &other);
+        assert_eq!(broker.clients.iter().count(), 1, "it has too many");
+    });
+}
+
+#[test]
+fn files_in_the_queue_of_a_connection_that_ends_stop_no_loop() {
+    within_patience(|| {
+        let (mut broker, _told, folder) = broker();
+        let (hostile, other) = two(&mut broker, &folder);
+        let (lingers, _peer) = lingering();
+        for _ in 0..3 {
+            sys::send(&hostile, &claim(), &[lingers.as_fd()]).unwrap();
+        }
+        drop((lingers, hostile));
+        broker.turn(&mut |_| ()).unwrap();
+        assert_answers(&mut broker, &other);
+        assert_eq!(broker.clients.iter().count(), 1);
+    });
+}
+
+#[test]
+fn files_in_the_queue_of_a_stranger_stop_no_loop() {
+    within_patience(|| {
+        // Root is served as anybody: so it is one connection too many.
+        let config = BrokerConfig { user_connections_max: 1, ..BrokerConfig::new("none") };
+        let (mut broker, _told, folder) = broker_of(config);
+        let other = connect(&mut broker, &folder);
+        broker.turn(&mut |_| ()).unwrap();
+        let stranger = connect(&mut broker, &folder);
+        let (lingers, _peer) = lingering();
+        sys::send(&stranger, &[], &[]).unwrap();
+        sys::send(&stranger, &[], &[lingers.as_fd()]).unwrap();
+        drop(lingers);
+        broker.turn(&mut |_| ()).unwrap();
+        assert_answers(&mut broker, &other);
+        let mut bytes = [0; MESSAGE_LEN_MAX];
+        let len = sys::receive(&stranger, &mut bytes, None).unwrap();
+        assert!(matches!(Reply::decode(&bytes[..len]), Some(Reply::Refused { .. })));
+    });
+}
+
+#[test]
+fn claims_of_a_user_whose_files_do_not_close_wait_and_other_requests_do_not() {
+    within_patience(|| {
+        let (mut broker, _told, folder) = broker();
+        let (one, other) = two(&mut broker, &folder);
+        let (lingers, mut peer) = lingering();
+        let file = fs::File::open("/dev/null").unwrap();
+        broker.closer.close(process::effective_user(), vec![lingers]);
+        let files = [file.as_fd(); 7].map(|file| file.try_clone_to_owned().unwrap());
+        broker.closer.close(process::effective_user(), files.into());
+        sys::send(&one, &claim(), &[file.as_fd()]).unwrap();
+        broker.turn(&mut |_| ()).unwrap();
+        assert!(broker.clients.iter().any(|client| client.is_held));
+        assert_answers(&mut broker, &other);
+        // Its files are closed once the peer reads on.
+        io::Read::read_to_end(&mut peer, &mut Vec::new()).unwrap();
+        while broker.clients.iter().any(|client| client.is_held) {
+            broker.turn(&mut |_| ()).unwrap();
+        }
+        broker.turn(&mut |_| ()).unwrap();
+        let mut bytes = [0; MESSAGE_LEN_MAX];
+        assert!(sys::receive(&one, &mut bytes, None).unwrap() > 0, "its claim is answered");
+    });
 }
