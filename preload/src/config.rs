@@ -68,6 +68,8 @@ pub(crate) struct Config {
     pub(crate) gives_groups: bool,
     /// The rules leave all sockets to the kernel.
     leaves_all: bool,
+    /// The rules refuse something.
+    pub(crate) may_refuse: bool,
     pub(crate) policy: Policy,
     /// How long a call that waits polls before its thread sleeps.
     spin: Spin,
@@ -356,6 +358,7 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
     let kept_sender_ports = rules.kept_sender_ports(&program, application_id.as_deref());
     let gives_groups = rules.may_give_groups(&program, application_id.as_deref());
     let leaves_all = rules.leave_all(&program, application_id.as_deref());
+    let may_refuse = rules.may_refuse(&program, application_id.as_deref());
     Ok(Config {
         port,
         own,
@@ -365,6 +368,7 @@ fn load(name: &str, policy: Policy) -> Result<Config, String> {
         kept_sender_ports,
         gives_groups,
         leaves_all,
+        may_refuse,
         policy,
         spin,
         gather_ns,

@@ -35,6 +35,8 @@ static OWNER: OnceLock<&'static AtomicU32> = OnceLock::new();
 static PID: AtomicI32 = AtomicI32::new(0);
 /// The process that this one was forked from; 0: it was started by `exec`.
 static FORKED_BY: AtomicI32 = AtomicI32::new(0);
+/// This process has forked.
+static HAS_FORKED: AtomicBool = AtomicBool::new(false);
 static HAS_SAID: AtomicBool = AtomicBool::new(false);
 /// This process was forked from one that had an engine then.
 static HAS_PARENT: AtomicBool = AtomicBool::new(false);
@@ -264,6 +266,7 @@ extern "C" fn before_fork() {
 }
 
 extern "C" fn after_fork() {
+    HAS_FORKED.store(true, Ordering::Relaxed);
     drop(take_held());
 }
 
@@ -294,6 +297,7 @@ extern "C" fn after_fork_in_child() {
     }
     if let Some(page) = OWNER.get() {
         FORKED_BY.store(PID.swap(sys::getpid(), Ordering::Relaxed), Ordering::Relaxed);
+        HAS_FORKED.store(false, Ordering::Relaxed);
         page.store(1, Ordering::Relaxed);
     }
 }
@@ -303,6 +307,12 @@ extern "C" fn after_fork_in_child() {
 pub(crate) fn is_no_child() -> bool {
     let forked_by = FORKED_BY.load(Ordering::Relaxed);
     forked_by == 0 || sys::getppid() != forked_by
+}
+
+/// Whether this process was made by `fork`, and has not forked itself: what its parent has left,
+/// it has left to this one.
+pub(crate) fn is_childless_child() -> bool {
+    FORKED_BY.load(Ordering::Relaxed) != 0 && !HAS_FORKED.load(Ordering::Relaxed)
 }
 
 /// Whether this process was forked from one that had an engine then.

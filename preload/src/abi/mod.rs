@@ -10,7 +10,7 @@
 //! 3. Nothing is allocated or locked before the constructor has run, nor for a descriptor of the
 //!    kernel.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use sockets::Errno;
@@ -75,12 +75,16 @@ fn known(fd: c_int) -> Option<FileId> {
 }
 
 /// Whether a rule refuses what a socket of the kernel is to do: send a datagram to this address, or
-/// connect to it.
-fn is_refused(fd: c_int, remote: &[u8], connects: bool) -> bool {
+/// connect to it. The address is read last: what the library has nothing to do with, the kernel
+/// reads.
+fn is_refused(fd: c_int, (address, len): (*const c_void, u32), connects: bool) -> bool {
     let Some(file) = table::find(fd).filter(|file| !file.is_set() && may_be_ours()) else { return false };
-    match address::parse(remote) {
-        Address::V4(remote) => calls::offload::is_kept_and_refused(file, remote, connects),
-        Address::Unspecified | Address::Other => false,
+    if !config::get().is_some_and(|config| config.may_refuse) {
+        return false;
+    }
+    match memory::address_of(address, len).map(address::parse) {
+        Ok(Address::V4(remote)) => calls::offload::is_kept_and_refused(file, remote, connects),
+        Ok(Address::Unspecified | Address::Other) | Err(_) => false,
     }
 }
 

@@ -8,7 +8,7 @@ use std::io::IoSlice;
 
 use sockets::Errno;
 
-use super::{give, is_ours_file, is_refused, known, memory, our_socket, ours, ours_or_pass, vector_flags};
+use super::{give, is_ours_file, is_refused, known, may_be_ours, memory, our_socket, ours, ours_or_pass, vector_flags};
 use crate::calls::{Outcome, data, listener};
 use crate::config;
 use crate::engine::table::FileId;
@@ -70,14 +70,19 @@ symbols! {
         // A send to a destination may offload the socket.
         let is_named = !address.is_null() && address_len > 0;
         let file = if is_named { sender(fd) } else { ours(fd) };
+        let Some(file) = file else {
+            if is_named && is_refused(fd, (address, address_len), false) {
+                return fail(Errno::EACCES);
+            }
+            return pass!(real::sendto(fd, bytes, len, flags, address, address_len));
+        };
         let to = match is_named.then(|| memory::address_of(address, address_len)).transpose() {
             Ok(to) => to,
             // The kernel refuses it.
             Err(_) => return pass!(real::sendto(fd, bytes, len, flags, address, address_len)),
         };
-        match file.and_then(|file| send_one(file, bytes, len, to, flags)) {
+        match send_one(file, bytes, len, to, flags) {
             Some(sent) => give(sent),
-            None if file.is_none() && to.is_some_and(|to| is_refused(fd, to, false)) => fail(Errno::EACCES),
             None => pass!(real::sendto(fd, bytes, len, flags, address, address_len)),
         }
     }
@@ -174,18 +179,21 @@ fn sender(fd: c_int) -> Option<FileId> {
 
 /// Whether a rule refuses the destination of a message of a socket of the kernel.
 fn is_refused_message(fd: c_int, message: *const libc::msghdr) -> bool {
+    if !config::get().is_some_and(|config| config.may_refuse) {
+        return false;
+    }
     let Ok(Some(header)) = memory::optional(message) else { return false };
     if header.msg_name.is_null() {
         return false;
     }
-    memory::address_of(header.msg_name, header.msg_namelen.min(128)).is_ok_and(|to| is_refused(fd, to, false))
+    is_refused(fd, (header.msg_name, header.msg_namelen.min(128)), false)
 }
 
 /// Whether a message passes a socket of ours to another process (`SCM_RIGHTS`) that cannot be one
 /// there: the other end would get its twin, which nothing of ours reaches.
 fn passes_ours(message: *const libc::msghdr) -> bool {
     let stays = |fd| ours(fd).is_some_and(|file| is_ours_file(file) && !listener::may_be_passed(file));
-    if !memory::descriptors_in(message).any(stays) {
+    if !may_be_ours() || !memory::descriptors_in(message).any(stays) {
         return false;
     }
     config::say(

@@ -46,14 +46,13 @@ symbols! {
     }
 
     fn connect(fd: c_int, address: *const c_void, len: u32) -> c_int {
-        let remote = memory::address_of(address, len);
         let Some(file) = known(fd) else {
-            if remote.is_ok_and(|remote| is_refused(fd, remote, true)) {
+            if is_refused(fd, (address, len), true) {
                 return fail(Errno::EACCES) as c_int;
             }
             return pass!(real::connect(fd, address, len));
         };
-        match remote.map(|remote| calls::connect(file, remote)) {
+        match memory::address_of(address, len).map(|remote| calls::connect(file, remote)) {
             Ok(Outcome::Ours(result)) => give_none(result),
             _ => pass!(real::connect(fd, address, len)),
         }

@@ -127,6 +127,23 @@ pub(crate) fn begin_to_accept(file: FileId) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Begins a listener before a thread waits on it, because the process could not afterwards. It is
+/// idle all the same, and a `fork` leaves it to the children. One that cannot begin stays the
+/// kernel's. The caller holds no engine.
+pub(super) fn take_up_idle(file: FileId) {
+    let backlog = engine::enter(file).files.socket(file).ok().and_then(|socket| socket.backlog);
+    let _ = begin_to_accept(file);
+    let mut engine = engine::enter(file);
+    if let Ok(socket) = engine.files.socket(file)
+        && let Some(id) = socket.ours()
+        && backlog.is_some()
+    {
+        socket.backlog = backlog;
+        MAY_BE_IDLE_IN_SETS.fetch_or(!watches_of(&mut engine, id).is_empty(), Ordering::Relaxed);
+        engine.files.mark(file);
+    }
+}
+
 /// The reason of a socket that this process shares with another one.
 pub(super) const ELSEWHERE: &str = "another process has its port, and no broker passes frames on to both";
 
@@ -376,13 +393,17 @@ pub(crate) fn leave_to_next_program() {
             else {
                 continue;
             };
-            let fds = engine.files.get(file).map(|file| file.fds.clone()).unwrap_or_default();
-            let stays = |fd: &c_int| sys::fcntl(*fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0);
-            if let Some(fd) = fds.into_iter().find(stays) {
+            if let Some(fd) = stays_at_exec(&mut engine, file) {
                 let _ = sys::listen(fd, backlog);
             }
         }
     }
+}
+
+/// A descriptor of a file that the next program has.
+pub(super) fn stays_at_exec(engine: &mut Engine, file: FileId) -> Option<c_int> {
+    let stays = |fd: &c_int| sys::fcntl(*fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0);
+    engine.files.get(file)?.fds.iter().copied().find(stays)
 }
 
 /// Turns the engines until the peers have acknowledged what closed connections have sent, which

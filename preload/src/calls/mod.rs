@@ -6,7 +6,7 @@ use core::net::SocketAddrV4;
 use core::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use sockets::rules::Traffic;
+use sockets::rules::{Role, Traffic};
 use sockets::{Closing, Errno, Kind, Ready, Shutdown, SocketId};
 
 use crate::address::{self, Address, Family};
@@ -160,6 +160,13 @@ fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId,
         let socket = engine.files.socket(file)?;
         (socket.kind, socket.family, socket.ours())
     };
+    if let Some(id) = ours
+        && is_left_by_rule(&mut engine, file, id, remote)?
+    {
+        offload::give_back(&mut engine, file);
+        keep(&mut engine, file, BY_RULE)?;
+        return Ok(None);
+    }
     let id = match ours {
         Some(id) if kind == Kind::Stream => return Ok(Some((id, kind))),
         Some(id) if !leaves_by_ours(&mut engine, file, id, remote)? => {
@@ -197,6 +204,29 @@ fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId,
         engine.files.socket(file)?.groups.peer = Some(remote).filter(|remote| remote.ip().is_multicast());
     }
     Ok(Some((id, kind)))
+}
+
+/// The reason of a datagram socket that was ours until it connected.
+const BY_RULE: &str = "a rule leaves its peer to the kernel";
+
+/// Whether the rules leave the peer of a datagram socket of ours to the kernel. A stream has its
+/// handshake here, though the kernel may have it elsewhere.
+///
+/// # Errors
+/// `EACCES`: the rules refuse the peer.
+fn is_left_by_rule(engine: &mut Engine, file: FileId, id: SocketId, remote: SocketAddrV4) -> Result<bool, Errno> {
+    let Some(config) = config::get() else { return Ok(false) };
+    let twin = engine.files.twin(file)?;
+    let socket = engine.files.socket(file)?;
+    let (kind, has_named_port) = (socket.kind, socket.has_named_port);
+    let traffic = if kind == Kind::Stream { Traffic::TcpClient } else { Traffic::UdpConnect };
+    // As before the library or the kernel had chosen a port.
+    let local = if has_named_port { offload::name_of(twin).unwrap_or(ANY) } else { ANY };
+    match config.role(traffic, local, Some(remote)).role {
+        Role::Refuse if leaves_by_ours(engine, file, id, remote)? => Err(Errno::EACCES),
+        Role::Os => Ok(kind == Kind::Datagram),
+        Role::Refuse | Role::Offload | Role::Both => Ok(false),
+    }
 }
 
 /// Whether datagrams of an offloaded socket to `remote` leave by our interface.

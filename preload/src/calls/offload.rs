@@ -89,7 +89,8 @@ pub(crate) fn is_refused(
 /// connection.
 pub(crate) fn is_kept_and_refused(file: FileId, remote: SocketAddrV4, connects: bool) -> bool {
     let Some(config) = config::get() else { return false };
-    if !connects && config.role_of_sender(|| ANY, remote).is_none() {
+    // Before the lock: mostly no rule refuses anything.
+    if !config.may_refuse || (!connects && config.role_of_sender(|| ANY, remote).is_none()) {
         return false;
     }
     let mut engine = engine::enter(file);

@@ -2,17 +2,18 @@
 //! goes into a `chroot`, before it waits for connections.
 //!
 //! ```text
-//!   without a broker: each flow takes the rights  │ before they go, a child takes up the sockets that
-//!                                                 │ its parent has left to it; later ones are the
+//!   without a broker: each flow takes the rights  │ before they go, a worker takes up the sockets
+//!                                                 │ that were left to it; later ones are the
 //!                                                 │ kernel's
 //!   with a broker: none is needed                 │ before a chroot, from which it is not reached, a
 //!                                                 │ program connects to it; otherwise when it is the
 //!                                                 │ other user, whose rights it has there
 //! ```
 //!
-//! A child that has its parent's listeners when it gives up rights is a worker: others close them,
-//! or become another program. One that never waits for the connections would keep them from its
-//! parent.
+//! A child of `fork` that gives up rights while it has its parent's listeners is taken for a
+//! worker, unless it has forked itself, so that they are its children's, or they close at `exec`:
+//! a helper of another user is made so, and would keep them from its parent. What a worker has
+//! taken up it leaves to its own children like any listener that no thread has waited on.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -54,10 +55,18 @@ pub(crate) fn about_to_lose(loss: Loss) {
         }
         (None, _) => {
             MAY_HAVE_LOST.fetch_or(loss == Loss::User, Ordering::Relaxed);
-            // One that cannot begin stays the kernel's.
-            idle.into_iter().for_each(|file| _ = listener::begin_to_accept(file));
+            if process::is_childless_child() {
+                idle.into_iter().filter(is_a_workers).for_each(listener::take_up_idle);
+            }
         }
     }
+}
+
+/// Whether a socket was left to this process, and stays open at `exec`.
+fn is_a_workers(file: &FileId) -> bool {
+    let mut engine = engine::enter(*file);
+    let is_left = engine.files.socket(*file).is_ok_and(|socket| socket.ours().is_none());
+    is_left && listener::stays_at_exec(&mut engine, *file).is_some()
 }
 
 /// Whether no further flow can be steered to an engine that is open. One load, until the process

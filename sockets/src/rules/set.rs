@@ -124,6 +124,14 @@ impl Rules {
         false
     }
 
+    /// Whether the rules refuse anything to a program. The names are those of [`Query`].
+    pub fn may_refuse(&self, program: &str, application_id: Option<&str>) -> bool {
+        self.sections_of(program, application_id).any(|section| {
+            section.rules.iter().any(|rule| rule.role == Role::Refuse)
+                || section.otherwise.as_ref().is_some_and(|(role, _)| *role == Role::Refuse)
+        })
+    }
+
     /// Whether a program's sockets may be ours by their groups alone: by a rule of receivers, where
     /// others or the default leave the address that they are bound to.
     pub fn may_give_groups(&self, program: &str, application_id: Option<&str>) -> bool {

@@ -139,3 +139,62 @@ fn program_that_has_given_up_its_rights_keeps_its_listener_and_connects_by_the_k
     stream.read_exact(&mut echoed).unwrap();
     assert_eq!((&echoed, opened_by_kernel(&wire)), (b"there and back", [0, 1]));
 }
+
+/// Listens, becomes `nobody`, and has two children accept, each one connection after another.
+const FORKS_WORKERS: &str = "
+import os, socket
+server = socket.create_server(('0.0.0.0', 7333))
+os.setuid(65534)
+for worker in range(2):
+    if os.fork() == 0:
+        while True:
+            caller, _ = server.accept()
+            caller.sendall(b'%d' % os.getppid())
+            caller.close()
+os.wait()
+";
+
+#[test]
+fn workers_that_a_program_forks_after_it_has_given_up_its_rights_have_its_callers() {
+    let test = "workers_that_a_program_forks_after_it_has_given_up_its_rights_have_its_callers";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let server = start(&wire, "python3", &["-c", FORKS_WORKERS]);
+    until_it_listens(&wire, 7_333);
+    for _ in 0..8 {
+        let mut stream = call(&wire.far, 7_333).unwrap();
+        let mut parent = String::new();
+        stream.read_to_string(&mut parent).unwrap();
+        assert_eq!(parent, server.id().to_string());
+    }
+}
+
+/// Listens, forks a helper that becomes `nobody` and waits, and accepts. The helper ends once the
+/// caller has been answered.
+const HAS_A_HELPER: &str = "
+import os, socket
+server = socket.create_server(('0.0.0.0', 7334))
+became, done = os.pipe(), os.pipe()
+if os.fork() == 0:
+    os.setuid(65534)
+    os.write(became[1], b'1')
+    os.read(done[0], 1)
+    os.execlp('true', 'true')
+os.read(became[0], 1)
+caller, _ = server.accept()
+caller.sendall(b'%d' % os.getpid())
+caller.close()
+os.write(done[1], b'1')
+os.wait()
+";
+
+#[test]
+fn helper_of_another_user_leaves_its_parents_listener_alone() {
+    let test = "helper_of_another_user_leaves_its_parents_listener_alone";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let server = start(&wire, "python3", &["-c", HAS_A_HELPER]);
+    let mut process = String::new();
+    wait_until("it answers", || {
+        call(&wire.far, 7_334).is_ok_and(|mut stream| stream.read_to_string(&mut process).is_ok_and(|len| len > 0))
+    });
+    assert_eq!((process, opened_by_kernel(&wire)), (server.id().to_string(), [0, 0]));
+}

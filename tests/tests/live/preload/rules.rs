@@ -271,14 +271,6 @@ fn refused_destination_is_sent_to_by_no_socket_whoever_has_it() {
     let Some(batches) = compile(test, "batches.c", folder.path()) else { return };
     let Some(wire) = wire(test, &["python3"]) else { return };
     echo(&wire);
-    let rules = rules(
-        folder.path(),
-        &format!(
-            "default = \"os\"\n\
-             [[rules]]\nuse = \"refuse\"\ntraffic = \"udp-sender\"\nremote = \"{THEIRS}:7002\"\n\
-             [[rules]]\nuse = \"refuse\"\ntraffic = \"udp-connect\"\nremote = \"{THEIRS}:7003\"\n"
-        ),
-    );
     let body = python(
         "peer = sys.argv[1]\n\
          def sends(what, made, peer=peer):\n\
@@ -291,21 +283,57 @@ fn refused_destination_is_sent_to_by_no_socket_whoever_has_it() {
          tells('another', lambda: connected.connect((peer, 7000)))\n\
          sends('connected', connected)\n\
          both = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\n\
-         sends('IPv6', both, '::ffff:' + peer)\n",
+         sends('IPv6', both, '::ffff:' + peer)\n\
+         stream = socket.socket()\n\
+         for port in (7009, 7004): tells(f'stream {port}', lambda: stream.connect((peer, port)))\n",
+    );
+    for (default, sent_by_kernel) in [("os", 8), ("offload", 0)] {
+        let rules = rules(
+            folder.path(),
+            &format!(
+                "default = \"{default}\"\n\
+                 [[rules]]\nuse = \"refuse\"\ntraffic = \"udp-sender\"\nremote = \"{THEIRS}:7002\"\n\
+                 [[rules]]\nuse = \"refuse\"\ntraffic = \"udp-connect\"\nremote = \"{THEIRS}:7003\"\n\
+                 [[rules]]\nuse = \"refuse\"\ntraffic = \"tcp-client\"\nremote = \"{THEIRS}:7004\"\n"
+            ),
+        );
+        let before = counter_of(&wire.near, "Udp:", "OutDatagrams");
+        let words = [&*rules, "WIREPATH_POLICY=quiet", "python3", "-c", &body, &THEIRS.to_string()];
+        let text = said(&run(&wire, "env", &words));
+        let of = |what: &str| {
+            format!(
+                "{what} 7002 EACCES\n{what} 7000 4\n{what} 7002 EACCES\n{what} 7003 4\n{what} sendmsg EACCES\n{what} \
+             connect EACCES\n"
+            )
+        };
+        let another = "another None\n".to_owned();
+        let streams = "stream 7009 ECONNREFUSED\nstream 7004 EACCES\n".to_owned();
+        let expected = [of("bound"), of("unbound"), another, of("connected"), of("IPv6"), streams].concat();
+        assert_eq!(text, expected, "{default}");
+        let sent = counter_of(&wire.near, "Udp:", "OutDatagrams") - before;
+        assert_eq!(sent, sent_by_kernel, "{default}: datagrams that the kernel has sent");
+        let words = [&*rules, "WIREPATH_POLICY=quiet", &batches, &THEIRS.to_string(), "1"];
+        let expected = "batch: 2, 4 4 99 99\nfrom the refused one: -1 EACCES, 99 99\nthe last: 1, 4\nanswer: 4\n";
+        assert_eq!(said(&run(&wire, "env", &words)), expected, "{default}");
+    }
+}
+
+#[test]
+fn rule_leaves_a_peer_to_the_kernel_also_where_the_datagram_socket_was_ours() {
+    let test = "rule_leaves_a_peer_to_the_kernel_also_where_the_datagram_socket_was_ours";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    echo(&wire);
+    let left = format!("[[rules]]\nuse = \"os\"\ntraffic = \"udp-connect\"\nremote = \"{THEIRS}:7000\"\n");
+    let rules = rules(folder.path(), &left);
+    let body = python(
+        "made = datagrams(7400)\n\
+         tells('connected', lambda: made.connect((sys.argv[1], 7000)))\n\
+         tells('sent', lambda: made.send(b'echo'))\n\
+         tells('heard', lambda: made.recv(20))\n",
     );
     let before = counter_of(&wire.near, "Udp:", "OutDatagrams");
     let words = [&*rules, "WIREPATH_POLICY=quiet", "python3", "-c", &body, &THEIRS.to_string()];
-    let text = said(&run(&wire, "env", &words));
-    let of = |what: &str| {
-        format!(
-            "{what} 7002 EACCES\n{what} 7000 4\n{what} 7002 EACCES\n{what} 7003 4\n{what} sendmsg EACCES\n{what} \
-             connect EACCES\n"
-        )
-    };
-    let expected = [of("bound"), of("unbound"), "another None\n".to_owned(), of("connected"), of("IPv6")].concat();
-    assert_eq!(text, expected);
-    assert_eq!(counter_of(&wire.near, "Udp:", "OutDatagrams") - before, 8, "datagrams that the kernel has sent");
-    let words = [&*rules, "WIREPATH_POLICY=quiet", &batches, &THEIRS.to_string(), "1"];
-    let expected = "batch: 2, 4 4 99 99\nfrom the refused one: -1 EACCES, 99 99\nthe last: 1, 4\nanswer: 4\n";
-    assert_eq!(said(&run(&wire, "env", &words)), expected);
+    assert_eq!(said(&run(&wire, "env", &words)), "connected None\nsent 4\nheard b'echo'\n");
+    assert_eq!(counter_of(&wire.near, "Udp:", "OutDatagrams") - before, 1, "datagrams that the kernel has sent");
 }
