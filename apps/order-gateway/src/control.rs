@@ -68,6 +68,9 @@ pub enum Command {
     Arm(u64),
     /// Say whether orders pass, and what stops them.
     Status(Sender<String>),
+    /// The kill switch was thrown. There is nothing to do, because each turn looks at it; who says
+    /// it hears whether there is a next turn.
+    Kill,
     /// Refuse orders.
     Disarm,
     /// Cancel all orders; new ones pass as before.
@@ -384,7 +387,7 @@ impl Control {
         let command = match line.split_once(' ').unwrap_or((line, "")) {
             ("kill", "") => {
                 self.kill.throw_for(KillCause::Command);
-                return Ok(());
+                Command::Kill
             }
             ("arm", "") => Command::Arm(self.kill.throws()),
             ("disarm", "") => Command::Disarm,
@@ -483,6 +486,13 @@ mod tests {
         assert!(line(reader).contains("the thread `signals` has ended"));
         assert_ne!(kill.throws(), throws);
         assert_eq!(kill.cause(), KillCause::Program);
+    }
+
+    #[test]
+    fn kill_of_a_gateway_that_has_ended_is_told_so() {
+        let (control, kill) = control(None);
+        assert_eq!(control.answer("kill"), Err("the gateway has ended".to_owned()));
+        assert_eq!(kill.cause(), KillCause::Command);
     }
 
     #[test]

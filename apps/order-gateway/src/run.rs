@@ -65,7 +65,7 @@ const SLOW: &str = "the journal's disk has not answered for a second: a power cu
 const HANGS: &str = "the journal's disk has not answered for five seconds: no order passes until it does, and a person \
                      arms; cancels and answers go on";
 
-const ANSWERS: &str = "the journal's disk answers again";
+const ANSWERS: &str = "the journal's disk answers again: for ten seconds no sync has taken one";
 
 const THROWN: &str = "the kill switch was thrown after `arm` was said: it stays thrown until `arm` is said again";
 
@@ -146,6 +146,8 @@ pub struct Run<T, S, M> {
     /// The gateway ends, and its Logout is written.
     is_logged_out: bool,
     has_handed_over: bool,
+    /// At the end the standby granted nothing: it may have the orders.
+    is_fenced: bool,
 }
 
 /// What a turn found.
@@ -232,6 +234,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             is_hung_up: false,
             is_logged_out: false,
             has_handed_over: false,
+            is_fenced: false,
         }
     }
 
@@ -256,7 +259,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
 
     /// The orders that a gateway leaves at the venue when it ends; none where a standby has them.
     pub fn left_behind(&self) -> Option<LeftBehind> {
-        self.gateway.core().left_behind().filter(|_| !self.has_handed_over)
+        let left = self.gateway.core().left_behind().filter(|_| !self.has_handed_over);
+        left.map(|left| LeftBehind { standby_may_have_them: self.is_fenced, ..left })
     }
 
     /// One turn over all that a run is made of.
@@ -652,6 +656,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             if core.risk().is_armed() {
                 core.disarm(now_ns);
             }
+            // Who says something from now on hears that the gateway has ended.
+            self.commands = None;
             if self.connection.leaves_until_ns.is_none() {
                 core.log_out(now_ns);
             }
@@ -668,6 +674,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     /// start.
     pub(crate) fn end_leaving(&mut self) {
         let now_ns = self.host.now_ns();
+        self.commands = None;
         self.hang_up(now_ns);
         if !self.has_handed_over {
             self.kill_signal.iter().for_each(KillSignal::look);
@@ -678,7 +685,10 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     /// Lets the standby go, and has the end of the journal on the disk. By now nothing can leave. A
     /// standby that heard of the end behind a slow disk would have taken over.
     pub(crate) fn settle(&mut self, report: &mut impl FnMut(&str)) {
-        self.standby.iter_mut().for_each(StandbyLink::leave);
+        if let Some(link) = &mut self.standby {
+            self.is_fenced = !link.may_send(self.host.now_ns());
+            link.leave();
+        }
         let core = self.gateway.core_mut();
         match &self.sync {
             Some(sync) => {
@@ -850,6 +860,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                 drop(answer.send(status));
             }
             Command::Disarm => core.disarm(now_ns),
+            // The switch is looked at in each turn.
+            Command::Kill => (),
             Command::CancelAll => {
                 // Who cancels does not wait for a standby, nor does the standby know of it.
                 self.standby.iter_mut().for_each(StandbyLink::give_up_hand_over);

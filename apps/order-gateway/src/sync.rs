@@ -14,6 +14,8 @@ use crate::memory::SyncPolicy;
 /// A disk that has not answered for so long is told, and then stops orders.
 const SLOW_NS: u64 = 1_000_000_000;
 const HANGS_NS: u64 = 5 * SLOW_NS;
+/// One that was slow answers when each sync has ended before [`SLOW_NS`] for so long.
+const CALM_NS: u64 = 10 * SLOW_NS;
 
 /// The time between two syncs: what a power cut takes at most.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -128,10 +130,15 @@ pub(crate) struct DiskWatch {
     /// The sync that is under way, and when a turn saw it first.
     waits_for: Option<(u64, u64)>,
     state: DiskState,
+    /// What people know. One that was slow is told to answer when it has been quick for a while: it
+    /// may be slow each time.
+    told: DiskState,
+    /// When it was slow last.
+    slow_at_ns: u64,
 }
 
 /// How a disk is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DiskState {
     /// It answers.
     #[default]
@@ -143,24 +150,32 @@ pub(crate) enum DiskState {
 }
 
 impl DiskWatch {
-    /// How the disk is, where it is another way than at the last look.
+    /// How the disk is, where people are to hear it.
     pub(crate) fn look(&mut self, sync: &JournalSync, clock: impl Fn() -> u64) -> Option<DiskState> {
-        let Some(number) = sync.under_way() else {
+        let under_way = sync.under_way();
+        if under_way.is_none() && self.told == DiskState::Answers {
             self.waits_for = None;
-            return self.set(DiskState::Answers);
-        };
+            return None;
+        }
         let now_ns = clock();
-        let since_ns = self.waits_for.filter(|(before, _)| *before == number).map_or(now_ns, |(_, since_ns)| since_ns);
-        self.waits_for = Some((number, since_ns));
-        self.set(match now_ns.saturating_sub(since_ns) {
+        let began = self.waits_for;
+        self.waits_for = under_way.map(|number| {
+            (number, began.filter(|(before, _)| *before == number).map_or(now_ns, |(_, since_ns)| since_ns))
+        });
+        self.state = match self.waits_for.map_or(0, |(_, since_ns)| now_ns.saturating_sub(since_ns)) {
             HANGS_NS.. => DiskState::Hangs,
             SLOW_NS.. => DiskState::Slow,
             _ => DiskState::Answers,
-        })
+        };
+        if self.state != DiskState::Answers {
+            self.slow_at_ns = now_ns;
+        }
+        let is_calm = now_ns.saturating_sub(self.slow_at_ns) >= CALM_NS;
+        if self.state > self.told || is_calm { self.tell(self.state) } else { None }
     }
 
-    fn set(&mut self, state: DiskState) -> Option<DiskState> {
-        (core::mem::replace(&mut self.state, state) != state).then_some(state)
+    fn tell(&mut self, state: DiskState) -> Option<DiskState> {
+        (core::mem::replace(&mut self.told, state) != state).then_some(state)
     }
 
     /// Whether it has not answered for so long that orders stop.
@@ -170,8 +185,54 @@ impl DiskWatch {
 
     /// What people hear who ask.
     pub(crate) fn words(&self, now_ns: u64) -> Option<String> {
-        let (_, since_ns) = self.waits_for.filter(|_| self.state != DiskState::Answers)?;
-        let ms = now_ns.saturating_sub(since_ns) / 1_000_000;
-        Some(format!("the journal's disk has not answered for {ms} ms"))
+        let ms = |since_ns: u64| now_ns.saturating_sub(since_ns) / 1_000_000;
+        match (self.state, self.waits_for) {
+            (DiskState::Slow | DiskState::Hangs, Some((_, since_ns))) => {
+                Some(format!("the journal's disk has not answered for {} ms", ms(since_ns)))
+            }
+            _ if self.told != DiskState::Answers => {
+                Some(format!("the journal's disk was slow, at last {} ms ago", ms(self.slow_at_ns)))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Begins a sync every 100 ms, each of which takes `ms`, and looks every 50 ms until `until`.
+    fn syncs(watch: &mut DiskWatch, sync: &JournalSync, ms: u64, (from, until): (u64, u64)) -> Vec<(u64, DiskState)> {
+        let (mut told, mut ends, mut begins) = (Vec::new(), None, from);
+        for now in (from..until).step_by(50) {
+            if ends.is_some_and(|at| at <= now) {
+                sync.shared.done.fetch_add(1, Ordering::AcqRel);
+                (ends, begins) = (None, now + 100);
+            } else if ends.is_none() && begins <= now {
+                sync.shared.begun.fetch_add(1, Ordering::AcqRel);
+                ends = Some(now + ms);
+            }
+            told.extend(watch.look(sync, || now * MS).map(|state| (now, state)));
+        }
+        sync.shared.done.store(sync.shared.begun.load(Ordering::Acquire), Ordering::Release);
+        told
+    }
+
+    #[test]
+    fn disk_that_is_slow_each_time_is_told_once_and_to_answer_when_it_was_quick_for_ten_seconds() {
+        let sync = JournalSync { shared: Arc::default(), thread: thread::current() };
+        let mut watch = DiskWatch::default();
+        assert_eq!(syncs(&mut watch, &sync, 900, (20_000, 40_000)), []);
+        assert_eq!(syncs(&mut watch, &sync, 1_500, (40_000, 60_000)), [(41_000, DiskState::Slow)]);
+        assert!(!watch.hangs());
+        let told = syncs(&mut watch, &sync, 6_000, (60_000, 100_000));
+        assert_eq!(told, [(65_000, DiskState::Hangs)]);
+        let slow_ms = watch.slow_at_ns / MS;
+        let told = syncs(&mut watch, &sync, 900, (100_000, 130_000));
+        assert_eq!(told, [(slow_ms + 10_000, DiskState::Answers)]);
+        assert_eq!(watch.words(130_000 * MS), None);
     }
 }

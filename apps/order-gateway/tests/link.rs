@@ -543,6 +543,45 @@ fn logout_of_the_kill_switch_leaves_when_the_standby_has_its_record() {
     assert_eq!(standby.standby.borrow().journal().unwrap().end(), journal.end());
 }
 
+/// Has `orders` live orders.
+fn trade(world: &mut World, orders: u64) {
+    world.run.gateway.core_mut().arm(SECOND);
+    for id in 1..=orders {
+        world.run.gateway.on_book(&book(10, id * SECOND));
+        world.run.gateway.core_mut().session_mut().say(id, VenueEvent::Accepted { venue_id: 900 + id });
+        world.run.gateway.received(&[], id * SECOND).unwrap();
+    }
+    assert_eq!(world.run.gateway.core().orders().live_count() as u64, orders);
+}
+
+#[test]
+fn stop_of_a_strategy_behind_the_last_turn_cancels_before_the_logout_however_little_the_line_takes() {
+    let mut world = World::new();
+    world.turn(0);
+    trade(&mut world, 3);
+    let session = world.run.gateway.core_mut().session_mut();
+    (session.cancel, session.room, session.room_of_sent) = (b"cancel ", 1, 1);
+    world.commands.send(Command::KillStrategy(StrategyIdx(0))).unwrap();
+    world.run.log_out(&mut |_: &str| ());
+    let left = &world.run.gateway.core().session().left;
+    assert_eq!(String::from_utf8_lossy(left), "cancel cancel cancel logout");
+}
+
+#[test]
+fn primary_that_is_fenced_at_its_end_says_that_its_standby_may_have_the_orders() {
+    for is_fenced in [false, true] {
+        let (mut world, standby) = World::followed(1 << 16);
+        trade(&mut world, 2);
+        standby.is_full.set(is_fenced);
+        (0..4).for_each(|_| drop(world.turn(if is_fenced { LEASE_NS } else { 1 })));
+        world.run.log_out(&mut |_: &str| ());
+        let left = world.run.left_behind().unwrap();
+        assert_eq!((left.live, left.standby_may_have_them), (2, is_fenced));
+        assert_eq!(left.to_string().contains("its standby may have taken over, and trade with them"), is_fenced);
+        assert_eq!(left.to_string().contains("nobody cancels them"), !is_fenced);
+    }
+}
+
 /// Until its promise is over: then it would trade beside nobody.
 #[test]
 fn standby_of_a_gateway_that_ends_hears_so_before_the_disk_is_waited_for() {

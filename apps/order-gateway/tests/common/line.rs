@@ -14,6 +14,8 @@ pub struct Line {
     next_id: u64,
     /// Requests that the line still takes.
     pub room: usize,
+    /// Requests that it takes more when it has sent something.
+    pub room_of_sent: usize,
     pub said: VecDeque<SessionEvent>,
     /// It cancels all orders by one message, which takes an id.
     pub has_mass_cancel: bool,
@@ -42,6 +44,7 @@ impl Line {
         Self {
             next_id: 1,
             room: usize::MAX,
+            room_of_sent: 0,
             said,
             has_mass_cancel: false,
             canceled,
@@ -160,5 +163,6 @@ impl VenueSession for Line {
 
     fn sent(&mut self, len: usize) {
         self.left.extend(self.out.drain(..len));
+        self.room += self.room_of_sent;
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use order_entry::journal::Journal;
 use order_entry::orders::VenueEvent;
@@ -19,6 +20,9 @@ const ORDERS: u64 = 48;
 /// A cancel; all of them are more than the venue's socket holds.
 static CANCEL: [u8; 1 << 15] = [b'c'; 1 << 15];
 
+/// The venue is slower than the line.
+const PACE: Duration = Duration::from_millis(2);
+
 /// Takes cancel by cancel and answers each, then the Logout; where the line has ended it closes.
 /// How many cancels came, and the bytes behind them.
 fn venue(listener: TcpListener) -> JoinHandle<(u64, Vec<u8>)> {
@@ -27,6 +31,8 @@ fn venue(listener: TcpListener) -> JoinHandle<(u64, Vec<u8>)> {
         let (mut message, mut cancels, mut rest) = (vec![0; CANCEL.len()], 0, Vec::new());
         while cancels < ORDERS && stream.read_exact(&mut message).is_ok() {
             cancels += 1;
+            // So that the kernel has taken all long before.
+            thread::sleep(PACE);
             // The line may have been reset.
             let _ = stream.write_all(b"canceled");
         }

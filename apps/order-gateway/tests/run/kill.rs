@@ -316,6 +316,17 @@ fn cancel_behind_the_last_turn_leaves_before_the_logout() {
 }
 
 #[test]
+fn gateway_that_has_ended_takes_no_command() {
+    for is_connected in [true, false] {
+        let ((mut run, wire), (sender, receiver)) = (run(&KillSwitch::new(), 0, false), channel());
+        run.commands = Some(receiver);
+        wire.is_away.set(!is_connected);
+        log_out(&mut run);
+        assert!(sender.send(Command::CancelAll).is_err(), "connected: {is_connected}");
+    }
+}
+
+#[test]
 fn kill_behind_the_last_turn_is_in_the_journal_without_a_connection_too() {
     let kill = KillSwitch::new();
     let (mut run, wire) = run(&kill, 1, false);
@@ -356,7 +367,7 @@ fn gateway_that_ends_tells_the_orders_that_live_and_whether_the_venue_cancels_th
         let (mut run, _) = run(&KillSwitch::new(), 2, end_with_the_connection);
         log_out(&mut run);
         let left = run.left_behind().unwrap();
-        assert_eq!(left, LeftBehind { live: 2, in_doubt: 2, end_with_the_connection });
+        assert_eq!(left, LeftBehind { live: 2, in_doubt: 2, end_with_the_connection, standby_may_have_them: false });
         assert_eq!(left.to_string().contains("nobody cancels them"), !end_with_the_connection);
     }
     let (mut run, _) = run(&KillSwitch::new(), 0, false);
