@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use order_entry::journal::{HEADER_LEN, Rebuild};
+use order_entry::journal::{HEADER_LEN, JournalError, Rebuild};
 use order_entry::risk::KillSwitch;
 use order_entry::session::VenueSession;
 use order_gateway::host::Host;
@@ -45,16 +45,60 @@ impl Drop for DryRun {
     }
 }
 
-fn run(path: &Path, is_ended: &AtomicBool, say: fn(&str)) {
-    let mut before = String::new();
-    while !is_ended.load(Ordering::Relaxed) {
-        let (sentence, has_journal) = match could_take_over(path) {
-            Ok(has_journal) => (String::new(), has_journal),
-            Err(error) => (format!("this standby could not take over: {error}"), true),
+/// What stands against a take-over.
+#[derive(Debug)]
+struct Obstacle {
+    error: Error,
+    /// What it is, without the numbers that change while the primary trades.
+    kind: String,
+}
+
+impl From<Error> for Obstacle {
+    fn from(error: Error) -> Self {
+        Self { kind: error.to_string(), error }
+    }
+}
+
+impl Obstacle {
+    fn of_journal(error: JournalError, config: &Config) -> Self {
+        let kind = match error {
+            JournalError::Missing(missing) => format!("no instrument {}", missing.symbol),
+            JournalError::MissingStrategy(missing) => format!("no strategy {}", missing.name),
+            JournalError::Unknown(_) => "unknown records".to_owned(),
+            other => other.to_string(),
         };
-        if sentence != before && !is_ended.load(Ordering::Relaxed) {
-            say(if sentence.is_empty() { "this standby could take over again" } else { &sentence });
-            before = sentence;
+        Self { error: not_recovered(error, config), kind }
+    }
+}
+
+/// What was found last.
+#[derive(Debug, Default)]
+struct Told(Option<String>);
+
+impl Told {
+    /// What a person is to hear, where it is another thing than before.
+    fn sentence(&mut self, found: Option<Obstacle>) -> Option<String> {
+        let kind = found.as_ref().map(|obstacle| obstacle.kind.clone());
+        if self.0 == kind {
+            return None;
+        }
+        self.0 = kind;
+        Some(match found {
+            Some(Obstacle { error, .. }) => format!("this standby could not take over: {error}"),
+            None => "this standby could take over again".to_owned(),
+        })
+    }
+}
+
+fn run(path: &Path, is_ended: &AtomicBool, say: fn(&str)) {
+    let mut told = Told::default();
+    while !is_ended.load(Ordering::Relaxed) {
+        let (obstacle, has_journal) = match could_take_over(path) {
+            Ok(has_journal) => (None, has_journal),
+            Err(obstacle) => (Some(obstacle), true),
+        };
+        if let Some(sentence) = told.sentence(obstacle).filter(|_| !is_ended.load(Ordering::Relaxed)) {
+            say(&sentence);
         }
         let steps = if has_journal { INTERVAL.as_millis() / STEP.as_millis() } else { 1 };
         for _ in 0..steps {
@@ -68,7 +112,7 @@ fn run(path: &Path, is_ended: &AtomicBool, say: fn(&str)) {
 
 /// Does what a take-over does with the journal, the configuration and the limits as they are now,
 /// in memory of its own. Whether there is a journal yet.
-fn could_take_over(path: &Path) -> Result<bool, Error> {
+fn could_take_over(path: &Path) -> Result<bool, Obstacle> {
     let (config, limits) = read(path)?;
     let failed = |error: io::Error| Error::at("journal", &config.journal.path, error, "a take-over reads it");
     let journal = records_of(&config.journal.path).map_err(failed)?;
@@ -84,7 +128,7 @@ fn could_take_over(path: &Path) -> Result<bool, Error> {
         Some(VenueClient::Boe2(client)) => recover(client, of, journal, &kernel),
         Some(VenueClient::Boe3(client)) => recover(client, of, journal, &kernel),
         Some(VenueClient::Ilink3(client)) => recover(client, of, journal, &kernel),
-        None => Err(Error::failed(LONG_NAME)),
+        None => Err(Error::failed(LONG_NAME).into()),
     }
     .map(|_| true)
 }
@@ -94,12 +138,12 @@ fn recover<S: VenueSession>(
     (config, limits): (&Config, &LimitsFile),
     journal: Vec<u8>,
     kernel: &Kernel,
-) -> Result<Rebuild, Error> {
+) -> Result<Rebuild, Obstacle> {
     // A switch of its own: one that was thrown before is none of this run.
     let kill = KillSwitch::new();
     let core_config = core_config((config, limits), (&kill, true), kernel);
     let recovered = Core::recover(core_config, session, journal, config.journal.reserve());
-    recovered.map(|(_, rebuild)| rebuild).map_err(|error| not_recovered(error, config))
+    recovered.map(|(_, rebuild)| rebuild).map_err(|error| Obstacle::of_journal(error, config))
 }
 
 /// The journal as far as it has records. The file is read as any other, because a primary may write
@@ -113,5 +157,35 @@ fn records_of(path: &Path) -> io::Result<Vec<u8>> {
         if read == 0 || journal[before..].iter().all(|byte| *byte == 0) {
             return Ok(journal);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use market::Symbol;
+    use order_entry::journal::{MissingInstrument, MissingStrategy, NO_NAME};
+
+    use super::*;
+
+    #[test]
+    fn obstacle_is_told_once_while_its_numbers_change() {
+        let config = Config::read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/example.toml"))).unwrap();
+        let symbol = |name: &str| Symbol::new(name).unwrap();
+        let instrument = |name, position, orders| {
+            JournalError::Missing(MissingInstrument { symbol: symbol(name), position, orders })
+        };
+        let mut told = Told::default();
+        let mut tell = |error: JournalError| told.sentence(Some(Obstacle::of_journal(error, &config)));
+        assert!(tell(instrument("ZIEXT", 100, 1)).unwrap().contains("ZIEXT, of which the journal has 100 shares"));
+        assert_eq!(tell(instrument("ZIEXT", 200, 3)), None);
+        assert!(tell(instrument("ZVZZT", 200, 3)).unwrap().contains("ZVZZT"));
+        assert_eq!(tell(instrument("ZVZZT", -5, 0)), None);
+        let strategy = |orders| JournalError::MissingStrategy(MissingStrategy { name: NO_NAME, orders });
+        assert!(tell(strategy(2)).unwrap().contains("2 live orders"));
+        assert_eq!(tell(strategy(4)), None);
+        assert!(tell(JournalError::Unknown(7)).is_some());
+        assert_eq!(tell(JournalError::Unknown(8)), None);
+        assert_eq!(told.sentence(None).unwrap(), "this standby could take over again");
+        assert!(told.sentence(None).is_none());
     }
 }

@@ -10,9 +10,11 @@ use std::fs;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::os::unix::net::UnixStream;
+use std::panic::{self, PanicHookInfo};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::OnceLock;
+use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
@@ -73,9 +75,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     let ended = start_speaker().and_then(|speaker| {
-        let ended = carry_out(command).inspect_err(|error| speaker.say(&error.to_string()));
-        speaker.flush(LAST_WORDS);
-        ended
+        let _last_words = LastWords(speaker);
+        carry_out(command).inspect_err(|error| speaker.say(&error.to_string()))
     });
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -83,9 +84,28 @@ fn main() -> ExitCode {
     }
 }
 
+/// Waits for them also where the process ends by a panic.
+struct LastWords(&'static Speaker);
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        self.0.flush(LAST_WORDS);
+    }
+}
+
+/// From here on a panic is told as anything else: Rust's own hook writes to standard error before
+/// the thread unwinds, and while nobody reads that, what a thread does at its end (it throws the
+/// kill switch) would not be done.
 fn start_speaker() -> Result<&'static Speaker, Error> {
     let speaker = Speaker::start(PREFIX, io::stderr()).map_err(Error::failed)?;
-    Ok(SPEAKER.get_or_init(|| speaker))
+    let speaker = SPEAKER.get_or_init(|| speaker);
+    panic::set_hook(Box::new(say_panic));
+    Ok(speaker)
+}
+
+fn say_panic(info: &PanicHookInfo<'_>) {
+    let thread = thread::current();
+    say(&format!("a defect of the thread `{}`: {info}", thread.name().unwrap_or("without a name")));
 }
 
 /// Tells people, and waits for nobody who reads it.
@@ -542,4 +562,80 @@ fn show_audit(path: &Path) -> Result<(), Error> {
     let failed = |error: io::Error| Error::at("audit log", path, error, CHECK);
     let log = fs::File::open(path).map_err(failed)?;
     AuditCsv::write(BufReader::new(log), BufWriter::new(io::stdout().lock())).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::io::{PipeWriter, pipe};
+    use std::process::{self, Stdio};
+    use std::time::Instant;
+
+    use rustix::fs::{OFlags, fcntl_setfl};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+    /// The test below runs itself as a process with this, whose standard error is another one.
+    const IS_CHILD: &str = "ORDER_GATEWAY_TEST_IS_CHILD";
+    const NAME: &str = "tests::thread_that_panics_throws_the_kill_switch_while_nobody_reads_standard_error";
+
+    /// Throws when its thread ends, as each thread that hears people has one.
+    struct Throws(KillSwitch);
+
+    impl Drop for Throws {
+        fn drop(&mut self) {
+            self.0.throw();
+        }
+    }
+
+    fn panic_in_a_thread() {
+        let speaker = start_speaker().unwrap();
+        let kill = KillSwitch::new();
+        let (before, throws) = (kill.throws(), Throws(kill.clone()));
+        let _helper = Helper::start("signals", move || {
+            let _throws = throws;
+            panic!("a defect of a test")
+        })
+        .unwrap();
+        while kill.throws() == before {
+            thread::yield_now();
+        }
+        speaker.flush(LAST_WORDS);
+    }
+
+    /// Nobody reads the pipe, and it is full.
+    fn fill(pipe: &PipeWriter) {
+        fcntl_setfl(pipe, OFlags::NONBLOCK).unwrap();
+        while rustix::io::write(pipe, b".").is_ok() {}
+        fcntl_setfl(pipe, OFlags::empty()).unwrap();
+    }
+
+    fn child(stderr: Stdio) -> process::Command {
+        let mut command = process::Command::new(env::current_exe().unwrap());
+        command.args(["--exact", NAME, "--nocapture"]).env(IS_CHILD, "").stdout(Stdio::null()).stderr(stderr);
+        command
+    }
+
+    #[test]
+    fn thread_that_panics_throws_the_kill_switch_while_nobody_reads_standard_error() {
+        if env::var_os(IS_CHILD).is_some() {
+            return panic_in_a_thread();
+        }
+        let (_reader, writer) = pipe().unwrap();
+        fill(&writer);
+        let mut full = child(writer.into()).spawn().unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while full.try_wait().unwrap().is_none() {
+            if Instant::now() > deadline {
+                full.kill().unwrap();
+            }
+            thread::yield_now();
+        }
+        assert!(full.wait().unwrap().success(), "the thread waits for who reads");
+        let said = child(Stdio::piped()).output().unwrap().stderr;
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains("order-gateway: a defect of the thread `signals`: panicked at"), "{said}");
+        assert!(said.contains("a defect of a test"), "{said}");
+    }
 }

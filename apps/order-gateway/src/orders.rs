@@ -63,6 +63,7 @@ pub(crate) trait CoreCalls: fmt::Debug {
     fn order(&self, id: u64) -> Option<&Order>;
     fn table(&self) -> &OrderTable;
     fn position(&self, instrument: InstrumentIdx) -> Option<i64>;
+    fn opening_position(&self, instrument: InstrumentIdx) -> Option<i64>;
     fn market(&self, instrument: InstrumentIdx) -> Option<Market>;
     fn is_armed(&self) -> bool;
     fn set_timer(&mut self, at_ns: Option<u64>);
@@ -114,9 +115,14 @@ impl Orders<'_> {
         self.core.table().live().map(|(_, order)| order)
     }
 
-    /// Bought less sold.
+    /// Bought less sold, with what the account held before.
     pub fn position(&self, instrument: InstrumentIdx) -> Option<i64> {
         self.core.position(instrument)
+    }
+
+    /// What the account held before the journal's first order.
+    pub fn opening_position(&self, instrument: InstrumentIdx) -> Option<i64> {
+        self.core.opening_position(instrument)
     }
 
     /// What the feed said last.
@@ -175,6 +181,10 @@ impl<S: VenueSession, M: JournalMemory> CoreCalls for Core<S, M> {
 
     fn position(&self, instrument: InstrumentIdx) -> Option<i64> {
         self.risk().position(instrument)
+    }
+
+    fn opening_position(&self, instrument: InstrumentIdx) -> Option<i64> {
+        self.held_before(instrument)
     }
 
     fn market(&self, instrument: InstrumentIdx) -> Option<Market> {

@@ -109,7 +109,8 @@ pub struct Run<T, S, M> {
     /// The thread that writes the journal to its disk. By default none: then a stop is synced in
     /// the turn, when its cancels have left.
     pub sync: Option<JournalSync>,
-    /// Who writes what is reported, so that the status says what was lost. By default nobody.
+    /// Who writes what is reported, so that the status says what was lost, and alarms leave room to
+    /// what stops orders. By default nobody.
     pub speaker: Option<Speaker>,
     /// Threads without which something is done no more. By default none.
     pub helpers: Vec<Helper>,
@@ -278,9 +279,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         if let Some(notice) = self.feed.as_mut().and_then(|(feed, _)| feed.take_notice()) {
             report(&notice);
         }
-        while let Some(notice) = self.gateway.core_mut().take_notice() {
-            report(&notice.to_string());
-        }
+        self.tell_notices(report);
         let may_send = self.follow(report) && self.obey_kill(report);
         // An order of now would leave when the standby has not taken over.
         if !self.standby.as_ref().is_some_and(StandbyLink::hands_over) {
@@ -833,6 +832,15 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         }
         feed.tick(host.now_ns(), |book| outgoing.gateway.on_book(book));
         Ok(was_busy)
+    }
+
+    /// Reports what stopped orders, and alarms as far as they leave room to that.
+    fn tell_notices(&mut self, report: &mut impl FnMut(&str)) {
+        while let Some(notice) = self.gateway.core_mut().take_notice(|| self.host.now_ns()) {
+            if !notice.is_alarm() || self.speaker.as_ref().is_none_or(Speaker::admits_alarm) {
+                report(&notice.to_string());
+            }
+        }
     }
 
     /// One command of a person. True where there was one.

@@ -66,9 +66,9 @@ impl Strategy for SampleStrategy {
     }
 }
 
-/// The order of a sample's that lives, of this process or of the one before.
-fn live<'a>(of: InstrumentIdx, orders: &'a Orders<'_>) -> Option<&'a Order> {
-    orders.live().find(|order| order.instrument == of && order.strategy == StrategyIdx(0))
+/// The orders of a sample's that live, of this process or of the one before.
+fn live<'a>(of: InstrumentIdx, orders: &'a Orders<'_>) -> impl Iterator<Item = &'a Order> {
+    orders.live().filter(move |order| order.instrument == of && order.strategy == StrategyIdx(0))
 }
 
 /// Rests one bid at the best bid of the first instrument, and follows it. It never takes, where the
@@ -110,7 +110,8 @@ impl Strategy for Joiner {
     }
 
     fn on_session_open(&mut self, orders: &mut Orders<'_>) {
-        let Some(order) = live(InstrumentIdx(0), orders) else { return };
+        // A sale that followed the bid would cross it.
+        let Some(order) = live(InstrumentIdx(0), orders).find(|order| order.side == Side::Buy) else { return };
         // The newest replace decides where it rests, if it was taken.
         self.price = order.pending_replaces().last().map_or(order.price(), |replace| replace.price);
         self.id = Some(order.accepted_id());
@@ -118,7 +119,8 @@ impl Strategy for Joiner {
 }
 
 /// Buys each instrument at the offer and sells it at the bid, in turn, each time the book has moved
-/// and its last order has ended. It loses the spread: it is for demonstrations.
+/// and its last order has ended. It loses the spread: it is for demonstrations. What the account
+/// held before the journal it does not sell.
 #[derive(Debug)]
 pub(crate) struct Taker {
     legs: Box<[Leg]>,
@@ -129,6 +131,7 @@ pub(crate) struct Taker {
 #[derive(Clone, Debug, Default)]
 struct Leg {
     id: Option<u64>,
+    /// Shares that were bought since the journal began and are not sold.
     owned: u32,
     /// The book, where it has moved since the last order.
     moved: Option<BookEvent>,
@@ -185,9 +188,10 @@ impl Strategy for Taker {
     fn on_session_open(&mut self, orders: &mut Orders<'_>) {
         for (number, leg) in (0..).zip(&mut self.legs) {
             let of = InstrumentIdx(number);
-            let position = orders.position(of).unwrap_or(0);
-            leg.owned = u32::try_from(position.max(0)).unwrap_or(u32::MAX);
-            leg.id = live(of, orders).map(Order::accepted_id);
+            let opening = orders.opening_position(of).unwrap_or(0);
+            let bought = orders.position(of).unwrap_or(0).saturating_sub(opening);
+            leg.owned = u32::try_from(bought.max(0)).unwrap_or(u32::MAX);
+            leg.id = live(of, orders).next().map(Order::accepted_id);
         }
     }
 

@@ -13,6 +13,8 @@ use wirepath::worker::affinity::spawn_helper;
 
 /// Sentences that wait. A day has some hundred of them; a reader who lacks more has lost them.
 const SENTENCES: usize = 1_024;
+/// Places of these that alarms leave to what else is said.
+const KEPT: usize = 64;
 /// How often it is looked whether all are written.
 const FLUSH_PAUSE: Duration = Duration::from_millis(1);
 
@@ -60,6 +62,16 @@ impl Speaker {
             self.shared.lost.fetch_add(1, Ordering::AcqRel);
             self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
         }
+    }
+
+    /// Whether an alarm finds room that is not kept for what else is said. One that does not is lost,
+    /// and counted.
+    pub fn admits_alarm(&self) -> bool {
+        let admits = self.shared.waiting.load(Ordering::Acquire) < (SENTENCES - KEPT) as u64;
+        if !admits {
+            self.shared.lost.fetch_add(1, Ordering::AcqRel);
+        }
+        admits
     }
 
     /// Waits until all is written, or lost, and at most so long. Whether nothing waits any more.

@@ -40,7 +40,7 @@ fn told(events: &[VenueEvent]) -> Vec<String> {
 }
 
 fn sentences(gateway: &mut LineGateway) -> Vec<String> {
-    std::iter::from_fn(|| gateway.core_mut().take_notice()).map(|notice| notice.to_string()).collect()
+    std::iter::from_fn(|| gateway.core_mut().take_notice(|| SECOND)).map(|notice| notice.to_string()).collect()
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn alarms_take_no_room_of_what_stopped_orders_and_those_without_room_are_counted
     let told = sentences(&mut gateway);
     assert!(told[0].starts_with("the kill switch was thrown"), "{told:?}");
     assert_eq!(told.len(), 1 + 8 + 1, "{told:?}");
-    assert_eq!(told[9], "4 more alarms came at once: compare all orders with the venue");
+    assert_eq!(told[9], "4 more alarms came: compare all orders with the venue");
     assert!(sentences(&mut gateway).is_empty());
 }
 

@@ -17,7 +17,7 @@ fn trading(kill: &KillSwitch) -> (TestGateway, Venue) {
 }
 
 fn notices(gateway: &mut TestGateway) -> Vec<Notice> {
-    std::iter::from_fn(|| gateway.core_mut().take_notice()).collect()
+    std::iter::from_fn(|| gateway.core_mut().take_notice(|| SECOND)).collect()
 }
 
 fn journal(gateway: &TestGateway) -> Vec<u8> {

@@ -180,7 +180,7 @@ fn cancels_of_a_person_go_on_in_the_next_process_and_not_to_orders_that_came_beh
     let memory = gateway.core().journal().memory().clone();
     let (core, _) = Core::recover(config(&KillSwitch::new()), Line::new(), memory, RESERVE).unwrap();
     let mut again = Gateway::new(Buyer::default(), core);
-    let said = again.core_mut().take_notice().unwrap().to_string();
+    let said = again.core_mut().take_notice(|| SECOND).unwrap().to_string();
     assert!(said.contains("2 of them live, and are canceled again when the session is open"), "{said}");
     reconnect(&mut again, 11 * SECOND);
     assert_eq!(canceled(&again), [2, 3]);

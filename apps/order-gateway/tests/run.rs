@@ -1,6 +1,8 @@
 //! A run on a machine whose clock stands still, without a venue.
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
+#[path = "run/alarms.rs"]
+mod alarms;
 #[path = "run/burst.rs"]
 mod burst;
 #[path = "run/commands.rs"]

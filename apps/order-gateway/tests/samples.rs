@@ -91,9 +91,58 @@ fn taker_of_a_restart_waits_for_the_order_that_lives() {
 }
 
 #[test]
-fn taker_sells_a_large_position_in_orders_of_its_size() {
+fn taker_of_a_restart_sells_what_it_bought_and_not_what_the_account_held_before() {
     let (mut venue, mut gateway) = (Venue::new(), first(Sample::Taker));
-    gateway.core_mut().set_opening_position(common::STOCK, 5_000, SECOND);
+    gateway.core_mut().set_opening_position(common::STOCK, 300, SECOND);
     trade(&mut gateway, &mut venue, &book(500, SECOND));
-    assert_eq!(venue.orders[0].quantity.get(), 100);
+    assert_eq!((venue.orders[0].side, venue.orders[0].quantity.get()), (Side::BUY, 100));
+    venue.accept(0, SECOND);
+    venue.fill(0, 100, 1, SECOND);
+    venue.pump(&mut gateway, SECOND);
+    venue.disconnected();
+
+    let mut gateway = restarted(&gateway, Sample::Taker);
+    trade(&mut gateway, &mut venue, &book(500, 3 * SECOND));
+    assert_eq!((venue.orders[1].side, venue.orders[1].quantity.get()), (Side::SELL, 100));
+    venue.accept(1, 3 * SECOND);
+    venue.fill(1, 100, 2, 3 * SECOND);
+    venue.pump(&mut gateway, 3 * SECOND);
+    show(&mut gateway, &mut venue, &book(500, 4 * SECOND));
+    assert_eq!(venue.orders[2].side, Side::BUY);
+}
+
+/// The venue has filled more than the order's quantity.
+#[test]
+fn taker_sells_a_large_purchase_in_orders_of_its_size() {
+    let (mut venue, mut gateway) = (Venue::new(), first(Sample::Taker));
+    trade(&mut gateway, &mut venue, &book(500, SECOND));
+    venue.accept(0, SECOND);
+    venue.fill(0, 300, 1, SECOND);
+    venue.pump(&mut gateway, SECOND);
+    venue.disconnected();
+
+    let mut gateway = restarted(&gateway, Sample::Taker);
+    trade(&mut gateway, &mut venue, &book(500, 3 * SECOND));
+    assert_eq!((venue.orders[1].side, venue.orders[1].quantity.get()), (Side::SELL, 100));
+}
+
+/// The taker's sale, in the place of one that rests, is of the same strategy.
+#[test]
+fn joiner_leaves_a_sale_that_lives_where_it_is() {
+    let (mut venue, mut gateway) = (Venue::new(), first(Sample::Taker));
+    trade(&mut gateway, &mut venue, &book(500, SECOND));
+    venue.accept(0, SECOND);
+    venue.fill(0, 100, 1, SECOND);
+    venue.pump(&mut gateway, SECOND);
+    show(&mut gateway, &mut venue, &book(500, SECOND + 1));
+    assert_eq!(venue.orders[1].side, Side::SELL);
+    venue.accept(1, SECOND + 1);
+    venue.pump(&mut gateway, SECOND + 1);
+    venue.disconnected();
+
+    let mut gateway = restarted(&gateway, Sample::Joiner);
+    let moved = BookEvent { bid: Some((Price(999_900), 500)), ..book(500, 3 * SECOND) };
+    trade(&mut gateway, &mut venue, &moved);
+    assert_eq!(gateway.core().counts().replaces, 0);
+    assert_eq!((venue.orders.len(), venue.orders[2].side), (3, Side::BUY), "a bid of its own");
 }

@@ -329,6 +329,12 @@ impl<M: JournalMemory> OrderManager<M> {
         }
     }
 
+    /// What the account held of the instrument before the journal's first order; `None` of one without
+    /// limits.
+    pub fn opening_position(&self, instrument: InstrumentIdx) -> Option<i64> {
+        self.openings.get(instrument.0 as usize).copied()
+    }
+
     /// The kill switch was thrown. A process that goes on from this journal is as disarmed. The
     /// disk may hang, and no cancel may wait for it: have the record on the disk
     /// ([`OrderManager::is_sync_due`]) when the cancels have left.

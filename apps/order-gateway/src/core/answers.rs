@@ -103,9 +103,15 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
                 }
             }
             SessionEvent::Unread { number } => {
+                let (was_armed, notice) = (self.manager.risk().is_armed(), Notice::Unread { number: *number });
                 self.manager.unread(*number, self.session.unread(), now_ns);
                 self.counts.unread += 1;
-                self.notice(Notice::Unread { number: *number });
+                // The first one stops orders, and a day of such messages may follow.
+                if was_armed {
+                    self.notices.push_stop(notice)
+                } else {
+                    self.notice(notice)
+                }
                 StrategyEvent::None
             }
             SessionEvent::Ended => {

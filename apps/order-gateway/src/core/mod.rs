@@ -246,6 +246,10 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         self.manager.set_opening_position(instrument, position, now_ns);
     }
 
+    pub(crate) fn held_before(&self, instrument: InstrumentIdx) -> Option<i64> {
+        self.manager.opening_position(instrument)
+    }
+
     /// Lets orders pass. A person does this, after each start and each kill.
     pub fn arm(&mut self, now_ns: u64) {
         self.arm_for(self.kill.throws(), now_ns);
@@ -431,9 +435,10 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
     }
 
     /// What stopped orders or was an alarm, and was not told yet. Take all of them in each turn: of
-    /// alarms it holds 8, and the number of the others.
-    pub fn take_notice(&mut self) -> Option<Notice> {
-        self.notices.pop()
+    /// alarms there are 8 in a second, and once the number of the others. The clock is read where
+    /// there is an alarm.
+    pub fn take_notice(&mut self, clock: impl FnOnce() -> u64) -> Option<Notice> {
+        self.notices.pop(clock)
     }
 
     /// The kill switch, where it was thrown and nobody has armed since.

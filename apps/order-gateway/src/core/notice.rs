@@ -47,11 +47,18 @@ pub enum Notice {
         /// How many.
         orders: u64,
     },
-    /// So many alarms of this turn are not told one by one.
+    /// So many alarms, of a second or less, are not told one by one.
     MoreAlarms {
         /// How many.
         count: u64,
     },
+}
+
+impl Notice {
+    /// Whether it is an alarm, of which thousands may come: it leaves room to what stops orders.
+    pub const fn is_alarm(&self) -> bool {
+        matches!(self, Self::Alarm(_) | Self::Unanswered { .. } | Self::MoreAlarms { .. })
+    }
 }
 
 /// An alarm, and whose it is.
@@ -107,15 +114,38 @@ impl fmt::Display for OrderAlarm {
     }
 }
 
+/// Alarms that are told one by one in a second.
+const ALARMS: usize = 8;
+const SECOND_NS: u64 = 1_000_000_000;
+
 /// What a person was not told yet.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     /// What stopped orders: alarms, which may be many, do not take their room. The first ones name
     /// the cause.
     stops: ArrayVec<Notice, 8>,
-    alarms: ArrayVec<Notice, 8>,
-    /// Alarms that found no room.
+    alarms: ArrayVec<Notice, ALARMS>,
+    /// Alarms that are told as a number.
     more: u64,
+    told: Told,
+}
+
+/// The alarms of a second that a person was told.
+#[derive(Debug, Default)]
+struct Told {
+    since_ns: Option<u64>,
+    alarms: usize,
+    /// The number of the others was told.
+    has_more: bool,
+}
+
+impl Told {
+    /// Begins with another second where this one is over.
+    fn look(&mut self, now_ns: u64) {
+        if self.since_ns.is_none_or(|since_ns| now_ns.saturating_sub(since_ns) >= SECOND_NS) {
+            *self = Self { since_ns: Some(now_ns), ..Self::default() };
+        }
+    }
 }
 
 impl Notices {
@@ -124,19 +154,39 @@ impl Notices {
             Notice::Alarm(_) | Notice::Unanswered { .. } | Notice::Unread { .. } => {
                 self.more += u64::from(self.alarms.try_push(notice).is_err());
             }
-            // A stop that is not told yet is told once.
-            _ if self.stops.contains(&notice) => (),
-            _ => _ = self.stops.try_push(notice),
+            _ => self.push_stop(notice),
         }
     }
 
-    /// The next one, those that stopped orders first.
-    pub(super) fn pop(&mut self) -> Option<Notice> {
-        let next = self.stops.pop_at(0).or_else(|| self.alarms.pop_at(0));
-        next.or_else(|| match core::mem::take(&mut self.more) {
-            0 => None,
-            count => Some(Notice::MoreAlarms { count }),
-        })
+    /// One that stopped orders, though most of its kind do not.
+    pub(super) fn push_stop(&mut self, notice: Notice) {
+        // A stop that is not told yet is told once.
+        if !self.stops.contains(&notice) {
+            _ = self.stops.try_push(notice);
+        }
+    }
+
+    /// The next one, those that stopped orders first. A day's answers may all be alarms, and who
+    /// reads 8 of them in a second reads no more: the others are a number.
+    pub(super) fn pop(&mut self, clock: impl FnOnce() -> u64) -> Option<Notice> {
+        if let Some(stop) = self.stops.pop_at(0) {
+            return Some(stop);
+        }
+        if self.alarms.is_empty() && self.more == 0 {
+            return None;
+        }
+        self.told.look(clock());
+        if self.told.alarms < ALARMS
+            && let Some(alarm) = self.alarms.pop_at(0)
+        {
+            self.told.alarms += 1;
+            return Some(alarm);
+        }
+        self.more += self.alarms.drain(..).len() as u64;
+        if self.more == 0 || core::mem::replace(&mut self.told.has_more, true) {
+            return None;
+        }
+        Some(Notice::MoreAlarms { count: core::mem::take(&mut self.more) })
     }
 }
 
@@ -177,7 +227,7 @@ impl fmt::Display for Notice {
                 return write!(f, "{orders} orders have no answer of the venue, and none will come: compare them");
             }
             Self::MoreAlarms { count } => {
-                return write!(f, "{count} more alarms came at once: compare all orders with the venue");
+                return write!(f, "{count} more alarms came: compare all orders with the venue");
             }
         }?;
         f.write_str("; no order passes until a person has compared, and arms")
