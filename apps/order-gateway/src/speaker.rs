@@ -64,8 +64,8 @@ impl Speaker {
         }
     }
 
-    /// Whether an alarm finds room that is not kept for what else is said. One that does not is lost,
-    /// and counted.
+    /// Whether an alarm finds room that is not kept for what else is said. One that does not is
+    /// lost, and counted.
     pub fn admits_alarm(&self) -> bool {
         let admits = self.shared.waiting.load(Ordering::Acquire) < (SENTENCES - KEPT) as u64;
         if !admits {

@@ -329,8 +329,8 @@ impl<M: JournalMemory> OrderManager<M> {
         }
     }
 
-    /// What the account held of the instrument before the journal's first order; `None` of one without
-    /// limits.
+    /// What the account held of the instrument before the journal's first order; `None` of one
+    /// without limits.
     pub fn opening_position(&self, instrument: InstrumentIdx) -> Option<i64> {
         self.openings.get(instrument.0 as usize).copied()
     }
