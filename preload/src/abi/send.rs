@@ -9,6 +9,7 @@ use std::io::IoSlice;
 use sockets::Errno;
 
 use super::{give, is_ours_file, is_refused, known, may_be_ours, memory, our_socket, ours, ours_or_pass, vector_flags};
+use crate::calls::offload::Act;
 use crate::calls::{Outcome, data, listener};
 use crate::config;
 use crate::engine::table::FileId;
@@ -71,7 +72,7 @@ symbols! {
         let is_named = !address.is_null() && address_len > 0;
         let file = if is_named { sender(fd) } else { ours(fd) };
         let Some(file) = file else {
-            if is_named && is_refused(fd, (address, address_len), false) {
+            if is_named && is_refused(fd, (address, address_len), Act::of_send(flags)) {
                 return fail(Errno::EACCES);
             }
             return pass!(real::sendto(fd, bytes, len, flags, address, address_len));
@@ -92,7 +93,7 @@ symbols! {
         match file.and_then(|file| send_message(file, message, flags)) {
             Some(sent) => give(sent),
             None if passes_ours(message) => fail(Errno::EINVAL),
-            None if file.is_none() && is_refused_message(fd, message) => fail(Errno::EACCES),
+            None if file.is_none() && is_refused_message(fd, message, flags) => fail(Errno::EACCES),
             None => pass!(real::sendmsg(fd, message, flags)),
         }
     }
@@ -107,8 +108,8 @@ symbols! {
             }
             // Those before the one that a rule refuses are sent.
             let refused = match list {
-                [] => (count > 0 && is_refused_message(fd, messages.cast())).then_some(0),
-                list => list.iter().position(|entry| is_refused_message(fd, &raw const entry.msg_hdr)),
+                [] => (count > 0 && is_refused_message(fd, messages.cast(), flags)).then_some(0),
+                list => list.iter().position(|entry| is_refused_message(fd, &raw const entry.msg_hdr, flags)),
             };
             return match refused {
                 Some(0) => fail(Errno::EACCES) as c_int,
@@ -178,7 +179,7 @@ fn sender(fd: c_int) -> Option<FileId> {
 }
 
 /// Whether a rule refuses the destination of a message of a socket of the kernel.
-fn is_refused_message(fd: c_int, message: *const libc::msghdr) -> bool {
+fn is_refused_message(fd: c_int, message: *const libc::msghdr, flags: c_int) -> bool {
     if !config::get().is_some_and(|config| config.may_refuse) {
         return false;
     }
@@ -186,7 +187,7 @@ fn is_refused_message(fd: c_int, message: *const libc::msghdr) -> bool {
     if header.msg_name.is_null() {
         return false;
     }
-    is_refused(fd, (header.msg_name, header.msg_namelen.min(128)), false)
+    is_refused(fd, (header.msg_name, header.msg_namelen.min(128)), Act::of_send(flags))
 }
 
 /// Whether a message passes a socket of ours to another process (`SCM_RIGHTS`) that cannot be one

@@ -10,10 +10,11 @@ use sockets::Errno;
 use super::descriptors::close;
 use super::{give_none, is_refused, known, may_be_ours, memory, new_may_be_ours, ours};
 use crate::calls::listener::Peer;
+use crate::calls::offload::Act;
 use crate::calls::{self, Outcome};
 use crate::engine::{self, table};
-use crate::process;
 use crate::real::{self, fail};
+use crate::{config, process};
 
 /// Bytes of the options but for lists of groups' sources.
 const ANSWER_LEN: usize = 512;
@@ -47,7 +48,7 @@ symbols! {
 
     fn connect(fd: c_int, address: *const c_void, len: u32) -> c_int {
         let Some(file) = known(fd) else {
-            if is_refused(fd, (address, len), true) {
+            if is_refused(fd, (address, len), Act::Connect) {
                 return fail(Errno::EACCES) as c_int;
             }
             return pass!(real::connect(fd, address, len));
@@ -122,6 +123,9 @@ symbols! {
 
     fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: u32) -> c_int {
         let Some(file) = known(fd) else {
+            if is_refused_join(fd, level, name, (value, len)) {
+                return fail(Errno::EACCES) as c_int;
+            }
             let result = pass!(real::setsockopt(fd, level, name, value, len));
             if result == 0 && (level, name) == (libc::IPPROTO_IP, libc::IP_MULTICAST_IF) {
                 note_of_the_kernels(fd, level, name, memory::begin_of(value, len as usize));
@@ -143,7 +147,7 @@ symbols! {
                 let _ = calls::setsockopt(file, level, name, bytes);
                 return 0;
             }
-            if calls::groups::is_refused(fd, level, name, bytes) {
+            if is_refused_join(fd, level, name, (value, len)) {
                 return fail(Errno::EACCES) as c_int;
             }
             let result = pass!(real::setsockopt(fd, level, name, value, len));
@@ -178,6 +182,15 @@ symbols! {
             Outcome::Pass => pass!(real::getsockopt(fd, level, name, value, len)),
         }
     }
+}
+
+/// Whether a rule refuses a group that a datagram socket, which is not ours, is to join.
+fn is_refused_join(fd: c_int, level: c_int, name: c_int, (value, len): (*const c_void, u32)) -> bool {
+    if !calls::groups::is_of_groups(level, name) || !config::get().is_some_and(|config| config.may_refuse) {
+        return false;
+    }
+    let Some(file) = table::find(fd).filter(|file| !file.is_set() && may_be_ours()) else { return false };
+    memory::value_of(value, len).is_ok_and(|value| calls::groups::is_refused_of_twin(file, name, value))
 }
 
 /// A rule may refuse the groups that a socket of the kernel sends to by our interface.

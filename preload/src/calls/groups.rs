@@ -16,11 +16,11 @@ use sockets::{Errno, Kind, SocketId};
 
 use crate::address;
 use crate::calls::offload;
-use crate::engine::Engine;
 use crate::engine::file::{Groups, Owner, Socket};
 use crate::engine::group_members;
 use crate::engine::options::{OptionCall, Options};
 use crate::engine::table::FileId;
+use crate::engine::{self, Engine};
 use crate::{config, sys};
 
 const IP_MSFILTER: c_int = 41;
@@ -73,7 +73,7 @@ pub(crate) fn set(engine: &mut Engine, file: FileId, name: c_int, value: &[u8]) 
         // The twin's own value is 0 where its datagrams stay on this host.
         return engine.call(|sockets, cx| sockets.setsockopt(id, libc::IPPROTO_IP, name, value, cx));
     }
-    if is_refused(twin, libc::IPPROTO_IP, name, value) {
+    if is_refused(engine, twin, name, value) {
         return Err(Errno::EACCES);
     }
     if !is_of_own_host(libc::IPPROTO_IP, name, value) {
@@ -98,10 +98,7 @@ pub(crate) fn apply(engine: &mut Engine, file: FileId, id: SocketId, name: c_int
         _ => match named(name, value) {
             Some((group, idx, address)) => {
                 let role = joined(name, value).map_or(Role::Offload, |group| role_of(twin, group).role);
-                if role == Role::Refuse {
-                    return Err(Errno::EACCES);
-                }
-                role != Role::Os && is_on_ours(engine, group, idx, address)
+                !matches!(role, Role::Os | Role::Refuse) && is_on_ours(engine, group, idx, address)
             }
             None => false,
         },
@@ -240,9 +237,21 @@ fn role_of(twin: c_int, group: Ipv4Addr) -> Decision<'static> {
     config.role(Traffic::UdpReceiver, SocketAddrV4::new(group, port), None)
 }
 
-/// Whether the rules refuse the group that an option joins, on a socket that is not ours.
-pub(crate) fn is_refused(twin: c_int, level: c_int, name: c_int, value: &[u8]) -> bool {
-    is_of_groups(level, name) && joined(name, value).is_some_and(|group| role_of(twin, group).role == Role::Refuse)
+/// Whether the rules refuse the group that an option joins, where it joins by our interface.
+fn is_refused(engine: &mut Engine, twin: c_int, name: c_int, value: &[u8]) -> bool {
+    let Some((group, idx, address)) = named(name, value).filter(|_| joined(name, value).is_some()) else {
+        return false;
+    };
+    // Of an interface that could not be opened it is not known which groups are routed by it.
+    role_of(twin, group).role == Role::Refuse && (!offload::open(engine) || is_on_ours(engine, group, idx, address))
+}
+
+/// The same of a datagram socket that is not ours.
+pub(crate) fn is_refused_of_twin(file: FileId, name: c_int, value: &[u8]) -> bool {
+    let mut engine = engine::enter(file);
+    let is_datagrams = engine.files.socket(file).is_ok_and(|socket| socket.kind == Kind::Datagram);
+    let Ok(twin) = engine.files.twin(file) else { return false };
+    is_datagrams && is_refused(&mut engine, twin, name, value)
 }
 
 /// Whether the rules give us a group that a datagram socket has joined by our interface, although

@@ -3,6 +3,7 @@
 //! own addresses, routes by another interface, the rules. A socket that is not offloaded keeps to
 //! its twin.
 
+use core::ffi::c_int;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -85,21 +86,35 @@ pub(crate) fn is_refused(
     !is_anothers && !is_v6_only && decide(engine, traffic, local, remote, &groups).0 == Verdict::Refused
 }
 
-/// The same of a call on a socket that is the kernel's already: a datagram to `remote`, or a
-/// connection.
-pub(crate) fn is_kept_and_refused(file: FileId, remote: SocketAddrV4, connects: bool) -> bool {
+/// A call that names a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    Connect,
+    Send,
+    /// A send with `MSG_FASTOPEN`, by which a stream connects.
+    FastOpen,
+}
+
+impl Act {
+    pub(crate) const fn of_send(flags: c_int) -> Self {
+        if flags & libc::MSG_FASTOPEN != 0 { Self::FastOpen } else { Self::Send }
+    }
+}
+
+/// The same of a call on a socket that is the kernel's already.
+pub(crate) fn is_kept_and_refused(file: FileId, remote: SocketAddrV4, act: Act) -> bool {
     let Some(config) = config::get() else { return false };
     // Before the lock: mostly no rule refuses anything.
-    if !config.may_refuse || (!connects && config.role_of_sender(|| ANY, remote).is_none()) {
+    if !config.may_refuse || (act == Act::Send && config.role_of_sender(|| ANY, remote).is_none()) {
         return false;
     }
     let mut engine = engine::enter(file);
     let Ok(twin) = engine.files.twin(file) else { return false };
     let Ok(&mut Socket { kind, place, .. }) = engine.files.socket(file) else { return false };
-    let traffic = match (kind, connects) {
-        (Kind::Datagram, false) => Traffic::UdpSender,
-        (Kind::Datagram, true) => Traffic::UdpConnect,
-        (Kind::Stream, true) if peer_of(twin).is_none() => Traffic::TcpClient,
+    let traffic = match (kind, act) {
+        (Kind::Datagram, Act::Send | Act::FastOpen) => Traffic::UdpSender,
+        (Kind::Datagram, Act::Connect) => Traffic::UdpConnect,
+        (Kind::Stream, Act::Connect | Act::FastOpen) if peer_of(twin).is_none() => Traffic::TcpClient,
         (Kind::Stream, _) => return false,
     };
     let local = name_of(twin).unwrap_or(ANY);

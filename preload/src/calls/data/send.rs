@@ -11,6 +11,7 @@ use super::control::controls;
 use super::{Target, report_later, target};
 use crate::address::{self, Address};
 use crate::calls::Outcome::{self, Ours, Pass};
+use crate::calls::offload::Act;
 use crate::calls::{self, Direction, epoll_twins, groups, offload};
 use crate::engine::file::{ANY, Owner};
 use crate::engine::table::FileId;
@@ -43,6 +44,13 @@ pub(crate) fn send_controlled(
         Some(Address::Other) => return Pass,
     };
     if let (Err(_), Some(to)) = (&found, to) {
+        let may_send = match Act::of_send(flags) {
+            Act::FastOpen => leave_or_refuse_fast_open(&mut engine, file, to),
+            Act::Send | Act::Connect => Ok(()),
+        };
+        if let Err(error) = may_send {
+            return Ours(Err(error));
+        }
         if let Err(error) = bind_to_send(&mut engine, file, to) {
             return Ours(Err(error));
         }
@@ -205,6 +213,22 @@ fn bind_to_send(engine: &mut Engine, file: FileId, to: SocketAddrV4) -> Result<(
         Err(error) if calls::has_lost_interface(engine, file, error) => Ok(()),
         done => done.map(drop),
     }
+}
+
+/// A stream is to connect by a send, which only the kernel has. Where its connections to this peer
+/// are ours the call fails as where the kernel has it switched off, and programs connect.
+fn leave_or_refuse_fast_open(engine: &mut Engine, file: FileId, to: SocketAddrV4) -> Result<(), Errno> {
+    let twin = engine.files.twin(file)?;
+    let socket = engine.files.socket(file)?;
+    if socket.kind != Kind::Stream || socket.place != Owner::Undecided || socket.backlog.is_some() {
+        return Ok(());
+    }
+    let local = offload::name_of(twin).unwrap_or(ANY);
+    if offload::is_ours(engine, file, Traffic::TcpClient, local, Some(to))? {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    epoll_twins::leave_to_kernel(engine, file);
+    Ok(())
 }
 
 /// The destination of a send, and its control messages.

@@ -77,6 +77,9 @@ fn refused_group_is_joined_by_no_socket() {
     let test = "refused_group_is_joined_by_no_socket";
     let folder = tempfile::tempdir().unwrap();
     let Some(wire) = wire(test, &["python3"]) else { return };
+    let other = Namespace::new().unwrap();
+    wire.near.veth("second0", &other, "second1").unwrap();
+    wire.near.ip(&["addr", "add", "10.9.1.1/24", "dev", "second0"]).unwrap();
     let rules = rules(
         folder.path(),
         "default = \"os\"\n[[rules]]\nuse = \"refuse\"\ntraffic = \"udp-receiver\"\nlocal = \"239.1.2.0/24:*\"\n",
@@ -84,10 +87,18 @@ fn refused_group_is_joined_by_no_socket() {
     let body = python(
         "tells('unbound', lambda: join(datagrams(None), '239.1.2.1'))\n\
          tells('bound', lambda: join(datagrams(30002), '239.1.2.1'))\n\
-         tells('another group', lambda: join(datagrams(30003), '239.1.3.1'))\n",
+         tells('another group', lambda: join(datagrams(30003), '239.1.3.1'))\n\
+         kernels = datagrams(None)\n\
+         kernels.sendto(b'to nobody', ('127.0.0.1', 9))\n\
+         tells('of the kernel', lambda: join(kernels, '239.1.2.1'))\n\
+         sys.argv[1] = '10.9.1.1'\n\
+         for made in (datagrams(30004), datagrams(None)): tells('by another', lambda: join(made, '239.1.2.1'))\n",
     );
     let words = [&*rules, "WIREPATH_POLICY=quiet", "python3", "-c", &body, &OURS.to_string()];
-    assert_eq!(said(&run(&wire, "env", &words)), "unbound EACCES\nbound EACCES\nanother group None\n");
+    assert_eq!(
+        said(&run(&wire, "env", &words)),
+        "unbound EACCES\nbound EACCES\nanother group None\nof the kernel EACCES\nby another None\nby another None\n"
+    );
 }
 
 #[test]
@@ -285,7 +296,10 @@ fn refused_destination_is_sent_to_by_no_socket_whoever_has_it() {
          both = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\n\
          sends('IPv6', both, '::ffff:' + peer)\n\
          stream = socket.socket()\n\
-         for port in (7009, 7004): tells(f'stream {port}', lambda: stream.connect((peer, port)))\n",
+         for port in (7009, 7004): tells(f'stream {port}', lambda: stream.connect((peer, port)))\n\
+         for port in (7004, 7000):\n\
+         \x20   opens = lambda: socket.socket().sendto(b'echo', socket.MSG_FASTOPEN, (peer, port))\n\
+         \x20   if port == 7004 or sys.argv[2] == 'offload': tells(f'fast {port}', opens)\n",
     );
     for (default, sent_by_kernel) in [("os", 8), ("offload", 0)] {
         let rules = rules(
@@ -298,7 +312,7 @@ fn refused_destination_is_sent_to_by_no_socket_whoever_has_it() {
             ),
         );
         let before = counter_of(&wire.near, "Udp:", "OutDatagrams");
-        let words = [&*rules, "WIREPATH_POLICY=quiet", "python3", "-c", &body, &THEIRS.to_string()];
+        let words = [&*rules, "WIREPATH_POLICY=quiet", "python3", "-c", &body, &THEIRS.to_string(), default];
         let text = said(&run(&wire, "env", &words));
         let of = |what: &str| {
             format!(
@@ -307,7 +321,8 @@ fn refused_destination_is_sent_to_by_no_socket_whoever_has_it() {
             )
         };
         let another = "another None\n".to_owned();
-        let streams = "stream 7009 ECONNREFUSED\nstream 7004 EACCES\n".to_owned();
+        let fast = if default == "offload" { "fast 7000 ENOTSUP\n" } else { "" };
+        let streams = format!("stream 7009 ECONNREFUSED\nstream 7004 EACCES\nfast 7004 EACCES\n{fast}");
         let expected = [of("bound"), of("unbound"), another, of("connected"), of("IPv6"), streams].concat();
         assert_eq!(text, expected, "{default}");
         let sent = counter_of(&wire.near, "Udp:", "OutDatagrams") - before;
