@@ -41,6 +41,8 @@ struct OfClient {
     uid: u32,
     /// The port of each, by the cookie.
     ports: HashMap<u64, (Protocol, u16)>,
+    /// Those of which the last review has not found the socket.
+    missed: HashSet<u64>,
 }
 
 struct Past {
@@ -53,13 +55,18 @@ impl Claims {
     /// A client of user `uid` has shown a socket.
     pub(super) fn add(&mut self, client: ClientId, uid: u32, claim: Claim) -> Result<(), Refusal> {
         let Claim { cookie, protocol, port } = claim;
-        let of_client = self.of_clients.entry(client).or_insert_with(|| OfClient { uid, ports: HashMap::new() });
+        let of_client = self.of_clients.entry(client).or_insert_with(|| OfClient {
+            uid,
+            ports: HashMap::new(),
+            missed: HashSet::new(),
+        });
         if of_client.ports.len() >= CLAIMS_MAX && !of_client.ports.contains_key(&cookie) {
             let sentence = format!(
                 "the client has shown {CLAIMS_MAX} sockets that another user has made, and may have no more: close some"
             );
             return Err(Refusal::new(libc::ENOBUFS, sentence));
         }
+        of_client.missed.remove(&cookie);
         if of_client.ports.insert(cookie, (protocol, port)).is_none() {
             *self.counts.entry((uid, cookie)).or_default() += 1;
         }
@@ -75,23 +82,29 @@ impl Claims {
         self.of_clients.is_empty()
     }
 
-    /// Forgets those of which `is_there` returns false: the sockets are gone.
+    /// Forgets those of which `is_there` returns false for the second time in a row: the sockets are
+    /// gone. One that is only bound may be in no list until its client has a flow.
     pub(super) fn retain(&mut self, is_there: impl Fn(ClientId, Claim) -> bool) {
-        for (client, OfClient { uid, ports }) in &mut self.of_clients {
+        for (client, OfClient { uid, ports, missed }) in &mut self.of_clients {
+            let mut missed_now = HashSet::new();
             ports.retain(|&cookie, &mut (protocol, port)| {
-                let stays = is_there(*client, Claim { cookie, protocol, port });
+                if is_there(*client, Claim { cookie, protocol, port }) {
+                    return true;
+                }
+                let stays = !missed.contains(&cookie) && missed_now.insert(cookie);
                 if !stays {
                     take_one(&mut self.counts, (*uid, cookie));
                 }
                 stays
             });
+            *missed = missed_now;
         }
         self.of_clients.retain(|_, of_client| !of_client.ports.is_empty());
     }
 
     /// A client has ended. What it has shown at these TCP ports, which leave, counts for a while.
     pub(super) fn end(&mut self, client: ClientId, leaving: &HashSet<u16>, now: Instant) {
-        let Some(OfClient { uid, ports }) = self.of_clients.remove(&client) else { return };
+        let Some(OfClient { uid, ports, .. }) = self.of_clients.remove(&client) else { return };
         let leaves = |(protocol, port): (Protocol, u16)| protocol == Protocol::TCP && leaving.contains(&port);
         let (kept, gone): (Vec<_>, Vec<_>) = ports.into_iter().partition(|(_, port)| leaves(*port));
         gone.into_iter().for_each(|(cookie, _)| take_one(&mut self.counts, (uid, cookie)));
@@ -99,10 +112,29 @@ impl Claims {
             let cookies = kept.into_iter().map(|(cookie, _)| cookie).collect();
             self.past.push_back(Past { uid, cookies, until: now + KEPT_FOR });
         }
-        let kept = self.past.iter().filter(|past| past.uid == uid).map(|past| past.cookies.len()).sum::<usize>();
-        if kept > KEPT_MAX {
-            self.forget(|past| past.uid == uid);
-        }
+        self.bound_past(uid);
+    }
+
+    /// Forgets the oldest of a user's while there are too many. A socket that all workers of a
+    /// server have shown is one.
+    fn bound_past(&mut self, uid: u32) {
+        let mut seen = HashSet::new();
+        let of_user = self.past.iter().rev().filter(|past| past.uid == uid);
+        let fits = |past: &&Past| {
+            seen.extend(past.cookies.iter().copied());
+            seen.len() <= KEPT_MAX
+        };
+        let kept = of_user.take_while(fits).count();
+        let mut goes = self.past.iter().filter(|past| past.uid == uid).count() - kept;
+        let counts = &mut self.counts;
+        self.past.retain(|past| {
+            let stays = past.uid != uid || goes == 0;
+            if !stays {
+                goes -= 1;
+                past.cookies.iter().for_each(|cookie| take_one(counts, (uid, *cookie)));
+            }
+            stays
+        });
     }
 
     /// Forgets those of clients that have ended long ago.
@@ -166,6 +198,9 @@ mod tests {
         assert!(refusal.errno == libc::ENOBUFS && refusal.sentence.contains("close some"), "{refusal:?}");
         claims.add(ONE, 33, claim(7)).unwrap();
         claims.retain(|_, Claim { cookie, .. }| cookie != 7);
+        assert!(claims.has(33, 7), "it may be in no list before its flow is");
+        claims.retain(|_, Claim { cookie, .. }| cookie != 7);
+        assert!(!claims.has(33, 7));
         claims.add(ONE, 33, claim(u64::MAX)).unwrap();
         claims.end(ONE, &ports, now);
         assert!(claims.counts.is_empty(), "more than are kept");
@@ -176,8 +211,12 @@ mod tests {
             claims.end(ClientId(client), &ports, now);
         }
         assert_eq!(claims.counts.len(), 1 + KEPT_MAX);
+        // One more displaces the oldest, and the same socket of another client is no more.
+        claims.add(ONE, 33, claim(5)).unwrap();
+        claims.end(ONE, &ports, now);
+        assert_eq!(claims.counts.len(), 1 + KEPT_MAX);
         claims.add(ONE, 33, claim(1)).unwrap();
         claims.end(ONE, &ports, now);
-        assert!(claims.has(34, 7) && claims.counts.len() == 1, "of another user");
+        assert!(claims.has(34, 7) && claims.has(33, 1) && !claims.has(33, 3) && claims.has(33, 4));
     }
 }
