@@ -88,8 +88,6 @@ pub(crate) struct LentPort {
     welcome: Welcome,
     awaited: AtomicUsize,
     channel: OwnedFd,
-    /// The user that the broker knows us as: the one when we connected.
-    uid: u32,
     /// Requests that have a reply are made one after the other.
     asking: Mutex<()>,
     /// Brings the ICMP errors about our flows, and the news of those that the broker has taken
@@ -124,7 +122,6 @@ impl LentPort {
 
     fn open_within(path: &Path, interface: &str, patience: Duration) -> Result<Self, AfXdpSetupError> {
         let found = Interface::find(interface)?;
-        let uid = process::effective_user();
         let channel = sys::connect(path, patience).map_err(|error| unreachable(path, interface, &error))?;
         check_owner(path, &channel)?;
         let mut descriptors = Vec::new();
@@ -151,7 +148,6 @@ impl LentPort {
             welcome,
             awaited: AtomicUsize::new(0),
             channel,
-            uid,
             asking: Mutex::new(()),
             icmp_errors: Mutex::new(descriptors.pop()),
             is_lost: AtomicBool::new(false),
@@ -289,7 +285,7 @@ impl LentPort {
     /// one that root has made before this process has become another user's. It counts as ours from
     /// then on.
     pub(crate) fn claim(&self, socket: BorrowedFd<'_>, protocol: Protocol, port: u16) -> io::Result<()> {
-        if port == 0 || sys::owner_of(socket)? == self.uid {
+        if port == 0 || sys::owner_of(socket)? == process::effective_user() {
             return Ok(());
         }
         self.ask_for(Request::Claim { protocol, port }, &[socket], &mut Vec::new()).and_then(done)

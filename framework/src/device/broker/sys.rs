@@ -79,6 +79,8 @@ pub(crate) fn listen(path: &Path) -> io::Result<OwnedFd> {
     let socket = socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK, 0)?;
     // SAFETY: the address is borrowed for the call, with its own length (1).
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), address_len()) })?;
+    // Accepted sockets have it as well: each message says who has sent it.
+    set(&socket, libc::SOL_SOCKET, libc::SO_PASSCRED, &1_i32)?;
     // SAFETY: no address is passed.
     check(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) })?;
     Ok(socket)
@@ -162,8 +164,18 @@ pub(crate) fn owner_of(file: BorrowedFd<'_>) -> io::Result<u32> {
 #[repr(C, align(8))]
 struct Control<const LEN: usize>([u8; LEN]);
 
-/// Room for more than [`DESCRIPTORS_MAX`].
-const CONTROL_LEN: usize = 64;
+/// Room for who has sent a message, and more than [`DESCRIPTORS_MAX`].
+const CONTROL_LEN: usize = 96;
+/// Room for who has sent it alone: a header and a `struct ucred`.
+const SENDER_LEN: usize = 32;
+
+/// The user and group of the process that has sent a message, at that moment: not the one that has
+/// connected, where that has become another user or has a child that has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sender {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
 
 /// Sends one message if there is room for it now.
 pub(crate) fn send_now(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
@@ -204,7 +216,8 @@ fn send_with_room<const LEN: usize>(socket: &OwnedFd, bytes: &[u8], descriptors:
 /// otherwise the kernel closes them. Returns the message's length; 0 once the other end is closed.
 /// A message that is longer than `bytes` is an error.
 pub(crate) fn receive(socket: &OwnedFd, bytes: &mut [u8], descriptors: Option<&mut Vec<OwnedFd>>) -> io::Result<usize> {
-    match received(socket, bytes, descriptors, 0)? {
+    let room = if descriptors.is_some() { CONTROL_LEN } else { 0 };
+    match received(socket, bytes, room, descriptors, 0)? {
         Received { is_cut: true, .. } => Err(io::Error::from(io::ErrorKind::InvalidData)),
         Received { len, .. } => Ok(len),
     }
@@ -213,16 +226,19 @@ pub(crate) fn receive(socket: &OwnedFd, bytes: &mut [u8], descriptors: Option<&m
 /// As [`receive`], of a peer that may have a file closed for as long as it likes: no file is closed
 /// here. A message with files is read by a look at it, which gives other descriptors of the same
 /// files, and is removed afterwards. It stays unread where `files` is `None` or not all of them
-/// have come; that is an error, [`has_unwanted_files`].
+/// have come; that is an error, [`has_unwanted_files`]. Returns as well who has sent it, if the
+/// socket was accepted of [`listen`]'s.
 pub(crate) fn receive_from_hostile(
     socket: &OwnedFd,
     bytes: &mut [u8],
     files: Option<&mut Vec<OwnedFd>>,
-) -> io::Result<usize> {
-    if received(socket, bytes, files, libc::MSG_PEEK)?.misses_control {
+) -> io::Result<(usize, Option<Sender>)> {
+    let room = if files.is_some() { CONTROL_LEN } else { SENDER_LEN };
+    let seen = received(socket, bytes, room, files, libc::MSG_PEEK)?;
+    if seen.misses_control {
         return Err(io::Error::from(io::ErrorKind::QuotaExceeded));
     }
-    receive(socket, bytes, None)
+    Ok((receive(socket, bytes, None)?, seen.sender))
 }
 
 /// Whether [`receive_from_hostile`] has left a message unread.
@@ -235,7 +251,11 @@ pub(crate) fn has_unwanted_files(error: &io::Error) -> bool {
 pub(crate) fn may_linger_after_end(socket: &OwnedFd) -> bool {
     // Nothing can be sent to it afterwards.
     hang_up(socket);
-    let unread = |flags| received(socket, &mut [0; 1], None, flags | libc::MSG_DONTWAIT);
+    let unread = |flags| received(socket, &mut [0; 1], 0, None, flags | libc::MSG_DONTWAIT);
+    let have_sender = |is: c_int| set(socket, libc::SOL_SOCKET, libc::SO_PASSCRED, &is);
+    if have_sender(0).is_err() {
+        return true;
+    }
     // Most have sent a few words and no file. A peer of whom these are read sees no error.
     for _ in 0..READ_AT_END {
         match unread(libc::MSG_PEEK) {
@@ -244,10 +264,7 @@ pub(crate) fn may_linger_after_end(socket: &OwnedFd) -> bool {
         }
     }
     // From now on each message says who has sent it, also an empty one: for that there is no room.
-    if set(socket, libc::SOL_SOCKET, libc::SO_PASSCRED, &1_i32).is_err() {
-        return true;
-    }
-    unread(libc::MSG_PEEK).is_ok_and(|received| received.misses_control)
+    have_sender(1).is_err() || unread(libc::MSG_PEEK).is_ok_and(|received| received.misses_control)
 }
 
 struct Received {
@@ -256,31 +273,31 @@ struct Received {
     is_cut: bool,
     /// There was something beside the bytes, and no room for all of it.
     misses_control: bool,
+    sender: Option<Sender>,
 }
 
+/// Receives a message with up to `room` bytes of control messages.
 fn received(
     socket: &OwnedFd,
     bytes: &mut [u8],
+    room: usize,
     descriptors: Option<&mut Vec<OwnedFd>>,
     flags: c_int,
 ) -> io::Result<Received> {
     let mut control = Control([0; CONTROL_LEN]);
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut message = header(&mut part, &mut control);
-    if descriptors.is_none() {
-        message.msg_controllen = 0;
-    }
+    message.msg_controllen = room.min(CONTROL_LEN);
     // SAFETY: header, room and control room are borrowed mutably for the call, with their lengths
     // (1, 3).
     let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC | flags) };
     if len < 0 {
         return Err(io::Error::last_os_error());
     }
-    if let Some(descriptors) = descriptors {
-        take(&message, descriptors);
-    }
+    let mut others = Vec::new();
+    let sender = take(&message, descriptors.unwrap_or(&mut others));
     let has = |flag| message.msg_flags & flag != 0;
-    Ok(Received { len: len as usize, is_cut: has(libc::MSG_TRUNC), misses_control: has(libc::MSG_CTRUNC) })
+    Ok(Received { len: len as usize, is_cut: has(libc::MSG_TRUNC), misses_control: has(libc::MSG_CTRUNC), sender })
 }
 
 fn header<const LEN: usize>(part: &mut libc::iovec, control: &mut Control<LEN>) -> libc::msghdr {
@@ -306,8 +323,9 @@ fn put<const LEN: usize>(control: &mut Control<LEN>, numbers: &[u8]) -> usize {
     space
 }
 
-/// Takes the descriptors of a received message.
-fn take(message: &libc::msghdr, descriptors: &mut Vec<OwnedFd>) {
+/// Takes the descriptors of a received message. Returns who has sent it.
+fn take(message: &libc::msghdr, descriptors: &mut Vec<OwnedFd>) -> Option<Sender> {
+    let mut sender = None;
     // SAFETY: the header names room for control messages that the kernel has filled (4).
     let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !next.is_null() {
@@ -321,9 +339,16 @@ fn take(message: &libc::msghdr, descriptors: &mut Vec<OwnedFd>) {
                 descriptors.push(unsafe { OwnedFd::from_raw_fd(data.cast::<RawFd>().add(idx).read_unaligned()) });
             }
         }
+        if (control.cmsg_level, control.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) {
+            // SAFETY: the kernel writes the whole `struct ucred`, for which there is room: process,
+            // user, group (3, 4).
+            let [_, uid, gid] = unsafe { libc::CMSG_DATA(next).cast::<[u32; 3]>().read_unaligned() };
+            sender = Some(Sender { uid, gid });
+        }
         // SAFETY: as the first (4).
         next = unsafe { libc::CMSG_NXTHDR(message, next) };
     }
+    sender
 }
 
 /// Memory of `len` bytes, zeroed, as a file whose length cannot be changed.

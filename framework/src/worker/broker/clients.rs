@@ -115,7 +115,7 @@ impl Client {
 
     /// Whether it can have nothing of the broker so far.
     fn is_idle(&self) -> bool {
-        !self.is_known || self.rights.are_any().is_err()
+        self.lent.is_none() && (!self.is_known || self.rights.are_any().is_err())
     }
 
     /// Whether it has been like that for so long that it ends.

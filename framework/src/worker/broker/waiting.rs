@@ -2,7 +2,7 @@
 //! there is one in each turn of the broker's loop.
 
 use std::fs::File;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use super::flows::ClientId;
@@ -33,6 +33,14 @@ pub(super) enum Lent {
 }
 
 impl Lent {
+    /// A socket in which its client may have sent files.
+    pub(super) fn take_socket(&mut self) -> Option<OwnedFd> {
+        match self {
+            Self::Forwarded(end) => end.take_kept(),
+            _ => None,
+        }
+    }
+
     /// The file of the packet buffers.
     pub(super) fn memory(&self) -> &File {
         match self {

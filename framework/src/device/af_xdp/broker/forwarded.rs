@@ -51,7 +51,8 @@ pub(crate) struct ForwardedQueue {
     completion: ProducerRing<u64>,
     rx: ProducerRing<Desc>,
     tx: ConsumerRing<Desc>,
-    socket: UnixDatagram,
+    /// `None` once the client has sent files in it: it wakes nobody any more.
+    socket: Option<OwnedFd>,
     /// Frames in the rx ring that were not published yet.
     has_posted: bool,
     /// Frames taken from the tx ring that were not given back yet.
@@ -62,6 +63,9 @@ pub(crate) struct ForwardedQueue {
 
 /// The client's part of the queue.
 pub(crate) struct ForwardedEnd {
+    /// The broker's end of the socket, once more: its last close may take as long as a hostile
+    /// client likes.
+    kept: Option<OwnedFd>,
     socket: OwnedFd,
     memory: File,
     rings: File,
@@ -137,20 +141,23 @@ impl ForwardedQueue {
         let rings = sys::memory(at.len)?;
         let (socket, theirs) = UnixDatagram::pair()?;
         socket.set_nonblocking(true)?;
+        let socket = OwnedFd::from(socket);
+        // The client may send files in it, whose last close is not to be here.
+        let kept = socket.try_clone()?;
         let this = Self {
             umem: ForeignUmem::new(region, request.chunk_len as usize),
             fill: ConsumerRing::map(&rings, at.fill as u64, &OFFSETS, rx_len)?,
             completion: ProducerRing::map(&rings, at.completion as u64, &OFFSETS, tx_len)?,
             rx: ProducerRing::map(&rings, at.rx as u64, &OFFSETS, rx_len)?,
             tx: ConsumerRing::map(&rings, at.tx as u64, &OFFSETS, tx_len)?,
-            socket,
+            socket: Some(socket),
             has_posted: false,
             has_taken: false,
             is_within_invalid: false,
         };
         // The client's first sleep needs no other preparation.
         this.rx.set_needs_wakeup(true);
-        Ok((this, ForwardedEnd { socket: theirs.into(), memory, rings }))
+        Ok((this, ForwardedEnd { kept: Some(kept), socket: theirs.into(), memory, rings }))
     }
 
     /// Copies a frame to the client. [`publish`](Self::publish) shows it.
@@ -270,7 +277,7 @@ impl ForwardedQueue {
             self.rx.publish();
             if self.rx.take_needs_wakeup() {
                 // A full buffer means that it is being woken already.
-                let _ = self.socket.send(&[0]);
+                let _ = self.socket.as_ref().map(|socket| sys::send_now(socket, &[0]));
             }
         }
     }
@@ -283,20 +290,29 @@ impl ForwardedQueue {
     }
 
     /// The broker is awake; takes the words that woke it where there are any.
-    pub(crate) fn disarm_wakeup(&self, was_woken: bool) {
+    pub(crate) fn disarm_wakeup(&mut self, was_woken: bool) {
         self.tx.set_needs_wakeup(false);
-        if was_woken {
-            let _ = (0..WAKES_MAX).take_while(|_| self.socket.recv(&mut [0; 1]).is_ok()).count();
+        let Some(socket) = self.socket.as_ref().filter(|_| was_woken) else { return };
+        let word = || sys::receive_from_hostile(socket, &mut [0; 1], None);
+        let last = (0..WAKES_MAX).find_map(|_| word().err());
+        if last.is_some_and(|error| sys::has_unwanted_files(&error)) {
+            self.socket = None;
         }
     }
 
     /// Readable when the client wakes the broker.
     pub(crate) fn fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+        // poll(2) skips a negative number.
+        self.socket.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 }
 
 impl ForwardedEnd {
+    /// What is to be closed where nobody waits for it.
+    pub(crate) fn take_kept(&mut self) -> Option<OwnedFd> {
+        self.kept.take()
+    }
+
     pub(crate) fn memory(&self) -> &File {
         &self.memory
     }

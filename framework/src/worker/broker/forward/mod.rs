@@ -597,7 +597,7 @@ impl<Q: Queue> Work<Q> {
             let _: io::Result<_> = sys::wait(&fds, self.poll_timeout());
             while self.woken.recv(&mut [0]).is_ok() {}
         }
-        self.clients.iter().flatten().for_each(|client| client.queue.disarm_wakeup(!has_frames));
+        self.clients.iter_mut().flatten().for_each(|client| client.queue.disarm_wakeup(!has_frames));
     }
 }
 

@@ -22,7 +22,7 @@ use super::listener::Listener;
 use super::port::{self, LendingPort, OpenPort};
 use super::refusals::{OF_A_STRANGER, RefusalLines};
 use super::rights::{BrokerRules, Rights};
-use super::waiting::Turns;
+use super::waiting::{Lent, Turns};
 use crate::counters::{Block, Counter, Gauge, Scope, Unit};
 use crate::device::broker::message::Reply;
 use crate::device::broker::sys::{self, Peer};
@@ -370,7 +370,7 @@ impl Broker {
 
     /// Gives everything that a client had to the kernel: its frames at once, its rules by turns.
     fn end_client(&mut self, id: ClientId, report: &mut dyn FnMut(&str)) {
-        let Some(client) = self.clients.remove(id) else { return };
+        let Some(mut client) = self.clients.remove(id) else { return };
         match (&self.forwarder, client.queue) {
             (Some(forwarder), Some(queue)) => forwarder.remove(queue.into()),
             // A child of the process may still hold the socket.
@@ -386,7 +386,8 @@ impl Broker {
         if client.lent.is_some() {
             self.say(&format!("{} has ended, and its queue is free", client.name()), report);
         }
-        let sockets = client.icmp_errors.map(OwnedFd::from).into_iter().chain([client.socket]);
+        let sockets = [client.icmp_errors.map(OwnedFd::from), client.lent.as_mut().and_then(Lent::take_socket)];
+        let sockets = sockets.into_iter().flatten().chain([client.socket]);
         sockets.for_each(|socket| self.closer.end(client.peer.uid, socket));
     }
 }

@@ -1,6 +1,7 @@
 //! The requests of a client, one after the other, and the replies.
 
 use core::net::Ipv4Addr;
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
@@ -9,12 +10,13 @@ use std::time::Instant;
 use super::{Broker, system};
 use crate::device::broker::message::{MESSAGE_LEN_MAX, Reply, Request, VERSION};
 use crate::device::broker::request::QueueRequest;
-use crate::device::broker::sys::{self, Events};
+use crate::device::broker::sys::{self, Events, Peer, Sender};
 use crate::worker::broker::claims::Claim;
 use crate::worker::broker::error::Refusal;
-use crate::worker::broker::flows::ClientId;
+use crate::worker::broker::flows::{ClientId, ROOT};
 use crate::worker::broker::port::{LendingPort, refusal};
 use crate::worker::broker::refusals::OF_A_CLIENT;
+use crate::worker::broker::rights::ClientRights;
 
 /// A reply, with the descriptors that go with it.
 pub(super) struct Answer {
@@ -46,7 +48,7 @@ impl Broker {
         let has_room = self.closer.has_room(uid);
         let received = sys::receive_from_hostile(&client.socket, &mut bytes, has_room.then_some(&mut files));
         let request = match &received {
-            Ok(len) => Request::decode(&bytes[..*len]),
+            Ok((len, _)) => Request::decode(&bytes[..*len]),
             Err(_) => None,
         };
         let shown = files.first().and_then(|file| match request? {
@@ -60,8 +62,8 @@ impl Broker {
         self.closer.close(uid, files);
         match received {
             _ if is_held => return true,
-            Ok(0) => return false,
-            Ok(_) => (),
+            Ok((0, _)) => return false,
+            Ok((_, sender)) => sender.into_iter().for_each(|sender| self.lower(id, sender)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => (),
             Err(_) => return false,
@@ -74,6 +76,20 @@ impl Broker {
         };
         let answer = answer.unwrap_or_else(|refusal| self.refuse(id, refusal, report));
         self.reply(id, &answer) && !is_nonsense
+    }
+
+    /// Takes root's rights from a client of which another user has sent a request: its process has
+    /// become that user, or has a child that has. It keeps what it has got so far.
+    fn lower(&mut self, id: ClientId, sender: Sender) {
+        let Some(client) = self.clients.get(id) else { return };
+        if client.peer.uid != ROOT || sender.uid == ROOT {
+            return;
+        }
+        client.peer = Peer { pid: client.peer.pid, uid: sender.uid, groups: vec![sender.gid] };
+        let rights = self.rights.of(&client.peer, client.program.as_deref());
+        client.rights = rights.unwrap_or_else(ClientRights::OtherProgram);
+        // Those are root's, who needs none.
+        self.claims.end(id, &HashSet::new(), Instant::now());
     }
 
     /// Does what a client asks for; `shown` is the number of the socket that came with it.

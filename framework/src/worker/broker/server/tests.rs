@@ -6,13 +6,14 @@ use core::cell::RefCell;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::rc::Rc;
 
 use tempfile::TempDir;
 
 use super::*;
 use crate::device::DeviceError;
-use crate::device::broker::message::{Flow, MESSAGE_LEN_MAX, Request, Welcome};
+use crate::device::broker::message::{Flow, MESSAGE_LEN_MAX, Request, VERSION, Welcome};
 use crate::device::broker::request::QueueRequest;
 use crate::device::broker::rule_id;
 use crate::device::steering::{Rule, RuleId, SteerError};
@@ -270,4 +271,42 @@ fn claims_of_a_user_whose_files_do_not_close_wait_and_other_requests_do_not() {
         let mut bytes = [0; MESSAGE_LEN_MAX];
         assert!(sys::receive(&one, &mut bytes, None).unwrap() > 0, "its claim is answered");
     });
+}
+
+#[test]
+fn request_of_another_user_over_the_connection_of_root_takes_roots_rights() {
+    let test = "request_of_another_user_over_the_connection_of_root_takes_roots_rights";
+    let script = "import socket, sys; socket.socket(fileno=0).send(bytes.fromhex(sys.argv[1]))";
+    if process::effective_user() != 0 || !std::path::Path::new("/usr/bin/python3").exists() {
+        println!("SKIPPED {test}: run it as root, with python3");
+        return;
+    }
+    let (mut broker, _told, folder) = broker();
+    let (socket, other) = two(&mut broker, &folder);
+    let hello = Request::Hello { version: VERSION }.encode();
+    let (mut bytes, mut files) = ([0; MESSAGE_LEN_MAX], Vec::new());
+    for socket in [&socket, &other] {
+        sys::send(socket, &hello, &[]).unwrap();
+        broker.turn(&mut |_| ()).unwrap();
+        sys::receive(socket, &mut bytes, Some(&mut files)).unwrap();
+    }
+    let serve = Request::Serve { uid: 0 }.encode();
+    let words: String = serve.iter().map(|byte| format!("{byte:02x}")).collect();
+    let child = std::process::Command::new("/usr/bin/python3")
+        .args(["-c", script, &words])
+        .stdin(socket.try_clone().unwrap())
+        .uid(65_534)
+        .gid(65_534)
+        .status();
+    assert!(child.unwrap().success());
+    broker.turn(&mut |_| ()).unwrap();
+    let lowered: Vec<_> = broker.clients.iter().map(|client| (client.peer.uid, client.peer.groups.clone())).collect();
+    assert!(lowered.contains(&(65_534, vec![65_534])) && lowered.iter().any(|(uid, _)| *uid == 0), "{lowered:?}");
+    let len = sys::receive(&socket, &mut bytes, None).unwrap();
+    assert!(matches!(Reply::decode(&bytes[..len]), Some(Reply::Refused { errno: libc::EPERM, .. })));
+    // It does not have them back.
+    sys::send(&socket, &serve, &[]).unwrap();
+    broker.turn(&mut |_| ()).unwrap();
+    let len = sys::receive(&socket, &mut bytes, None).unwrap();
+    assert!(matches!(Reply::decode(&bytes[..len]), Some(Reply::Refused { errno: libc::EPERM, .. })));
 }
