@@ -75,8 +75,8 @@ fn known(fd: c_int) -> Option<FileId> {
     Some(file)
 }
 
-/// Whether a rule refuses what a socket of the kernel is to do with this address. The address is read last: what the library has nothing to do with, the kernel
-/// reads.
+/// Whether a rule refuses what a socket of the kernel is to do with this address. The address is
+/// read last: what the library has nothing to do with, the kernel reads.
 fn is_refused(fd: c_int, (address, len): (*const c_void, u32), act: Act) -> bool {
     let Some(file) = table::find(fd).filter(|file| !file.is_set() && may_be_ours()) else { return false };
     if !config::get().is_some_and(|config| config.may_refuse) {

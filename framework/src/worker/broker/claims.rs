@@ -82,8 +82,8 @@ impl Claims {
         self.of_clients.is_empty()
     }
 
-    /// Forgets those of which `is_there` returns false for the second time in a row: the sockets are
-    /// gone. One that is only bound may be in no list until its client has a flow.
+    /// Forgets those of which `is_there` returns false for the second time in a row: the sockets
+    /// are gone. One that is only bound may be in no list until its client has a flow.
     pub(super) fn retain(&mut self, is_there: impl Fn(ClientId, Claim) -> bool) {
         for (client, OfClient { uid, ports, missed }) in &mut self.of_clients {
             let mut missed_now = HashSet::new();
