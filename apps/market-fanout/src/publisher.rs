@@ -146,7 +146,7 @@ impl fmt::Display for PublisherCounts {
     }
 }
 
-/// Publishes a ring to a broker. See the [module's text](self).
+/// Publishes a ring to a broker: it sends batches, and keeps each until it is acknowledged.
 pub struct Publisher<B: Broker> {
     broker: B,
     config: PublisherConfig,

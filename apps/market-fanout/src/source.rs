@@ -84,7 +84,7 @@ pub(crate) struct SourceCounts {
     pub(crate) batches: u64,
 }
 
-/// See the [module's text](self).
+/// Reads a ring, and makes batches of its records.
 pub(crate) struct Source {
     ring: RingReader,
     policy: Policy,
