@@ -243,8 +243,13 @@ fn files_in_the_queue_of_a_stranger_stop_no_loop() {
         broker.turn(&mut |_| ()).unwrap();
         assert_answers(&mut broker, &other);
         let mut bytes = [0; MESSAGE_LEN_MAX];
-        let len = sys::receive(&stranger, &mut bytes, None).unwrap();
-        assert!(matches!(Reply::decode(&bytes[..len]), Some(Reply::Refused { .. })));
+        // Where the broker's end is closed already, with what it has not read, the kernel says that
+        // once, before the refusal.
+        let received = match sys::receive(&stranger, &mut bytes, None) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => sys::receive(&stranger, &mut bytes, None),
+            received => received,
+        };
+        assert!(matches!(Reply::decode(&bytes[..received.unwrap()]), Some(Reply::Refused { .. })));
     });
 }
 
