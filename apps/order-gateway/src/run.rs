@@ -20,8 +20,8 @@ use crate::gateway::Gateway;
 use crate::helper::Helper;
 use crate::host::{Attempt, Attempted, Host, Stream, is_nothing};
 use crate::latency::Latency;
+use crate::logger::Logger;
 use crate::quotes::{News, Quotes};
-use crate::speaker::Speaker;
 use crate::stamps;
 use crate::standby::{PrimaryEvent, StandbyLink};
 use crate::strategy::Strategy;
@@ -111,7 +111,7 @@ pub struct Run<T, S, M> {
     pub sync: Option<JournalSync>,
     /// Who writes what is reported, so that the status says what was lost, and alarms leave room to
     /// what stops orders. By default nobody.
-    pub speaker: Option<Speaker>,
+    pub logger: Option<Logger>,
     /// Threads without which something is done no more. By default none.
     pub helpers: Vec<Helper>,
     /// What people say. By default nothing.
@@ -213,7 +213,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             quotes: None,
             audit: None,
             sync: None,
-            speaker: None,
+            logger: None,
             helpers: Vec::new(),
             commands: None,
             kill_signal: None,
@@ -635,7 +635,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     /// then takes what the venue says. Whether some of it still waits, or the venue has not closed.
     pub(crate) fn go_on_leaving(&mut self, report: &mut impl FnMut(&str)) -> bool {
         // By now the standby has the orders.
-        if self.has_handed_over || !self.follow(report) {
+        if self.has_handed_over || !self.follow(report) || self.hand_over(report) {
             return false;
         }
         let now_ns = self.host.now_ns();
@@ -644,6 +644,10 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             // Whoever said one was answered "ok".
             while self.commands(report) {}
             self.gateway.core_mut().poll(now_ns);
+            // The session is the standby's, unless nobody can take over.
+            if self.standby.as_ref().is_some_and(StandbyLink::hands_over) {
+                return true;
+            }
         }
         let is_before_logout = !self.is_logged_out && !self.connection.is_shut;
         if self.receive_rest() || is_before_logout && self.connection.is_session_over {
@@ -837,7 +841,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     /// Reports what stopped orders, and alarms as far as they leave room to that.
     fn tell_notices(&mut self, report: &mut impl FnMut(&str)) {
         while let Some(notice) = self.gateway.core_mut().take_notice(|| self.host.now_ns()) {
-            if !notice.is_alarm() || self.speaker.as_ref().is_none_or(Speaker::admits_alarm) {
+            if !notice.is_alarm() || self.logger.as_ref().is_none_or(Logger::admits_alarm) {
                 report(&notice.to_string());
             }
         }
@@ -861,7 +865,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                 let troubles = [
                     self.disk.words(now_ns),
                     self.audit.as_ref().and_then(Audit::losses),
-                    self.speaker.as_ref().and_then(Speaker::losses),
+                    self.logger.as_ref().and_then(Logger::losses),
                 ];
                 status.extend(troubles.into_iter().flatten().map(|trouble| format!("; {trouble}")));
                 status.extend(self.ended.iter().map(|name| format!("; the thread `{name}` has ended")));

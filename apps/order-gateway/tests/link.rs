@@ -543,6 +543,17 @@ fn logout_of_the_kill_switch_leaves_when_the_standby_has_its_record() {
     assert_eq!(standby.standby.borrow().journal().unwrap().end(), journal.end());
 }
 
+#[test]
+fn handover_that_a_person_wants_just_before_the_end_is_done() {
+    let (mut world, standby) = World::followed(1 << 16);
+    trade(&mut world, 2);
+    world.commands.send(Command::HandOver).unwrap();
+    world.run.log_out(&mut |sentence: &str| panic!("{sentence}"));
+    assert!(standby.has_taken_over());
+    assert_eq!(world.run.gateway.core().session().log_outs, 0, "the session is the standby's");
+    assert_eq!(world.run.left_behind(), None);
+}
+
 /// Has `orders` live orders.
 fn trade(world: &mut World, orders: u64) {
     world.run.gateway.core_mut().arm(SECOND);
