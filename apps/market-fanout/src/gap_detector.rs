@@ -35,13 +35,14 @@ pub enum ConsumerEvent {
     Malformed,
 }
 
-/// The channels of a consumer, each apart, because each worker of a gateway has a ring.
+/// Finds what batches lack, and leaves out what has come before. Each channel is apart, because each
+/// worker of a gateway has a ring.
 #[derive(Default)]
-pub struct Channels {
+pub struct GapDetector {
     channels: BTreeMap<u16, Followed>,
 }
 
-impl Channels {
+impl GapDetector {
     /// Takes a batch, by its headers and its body, and shows what is new of it. It may have come
     /// before, and a session that the channel has left does not begin again: messages are read once
     /// more after an outage, and a broker may store late what was sent before one.
@@ -121,30 +122,35 @@ mod tests {
     use super::*;
 
     /// What a consumer is told of a batch.
-    fn take(channels: &mut Channels, channel: u16, session: &str, covers: &str, seqs: &[u64]) -> Vec<ConsumerEvent> {
-        take_with(channels, channel, &[(SESSION, session), (COVERS, covers)], seqs)
+    fn take(detector: &mut GapDetector, channel: u16, session: &str, covers: &str, seqs: &[u64]) -> Vec<ConsumerEvent> {
+        take_with(detector, channel, &[(SESSION, session), (COVERS, covers)], seqs)
     }
 
-    fn take_with(channels: &mut Channels, channel: u16, headers: &[(&str, &str)], seqs: &[u64]) -> Vec<ConsumerEvent> {
+    fn take_with(
+        detector: &mut GapDetector,
+        channel: u16,
+        headers: &[(&str, &str)],
+        seqs: &[u64],
+    ) -> Vec<ConsumerEvent> {
         let record = Record { channel, ..Record::new(0, Event::Clear(Clear { at_ns: 0 })) };
         let entry = |seq: &u64| [&seq.to_le_bytes()[..], &record.to_bytes()].concat();
         let payload: Vec<u8> = seqs.iter().flat_map(entry).collect();
         let header = |name: &str| headers.iter().find(|(own, _)| *own == name).map(|(_, value)| *value);
         let mut told = Vec::new();
-        channels.take(channel, header, &payload, &mut |event| told.push(event));
+        detector.take(channel, header, &payload, &mut |event| told.push(event));
         told
     }
 
     #[test]
     fn records_that_no_batch_of_the_channel_has_are_told_and_repetitions_are_not() {
-        let mut channels = Channels::default();
+        let mut detector = GapDetector::default();
         let mut take = |channel: u16, covers: &str, seqs: &[u64]| {
             let short = |event| match event {
                 ConsumerEvent::Record(seq, record) => (record.channel, seq, seq),
                 ConsumerEvent::Missed { channel, first, last } => (100 + channel, first, last),
                 other => panic!("{other:?}"),
             };
-            take(&mut channels, channel, "1", covers, seqs).into_iter().map(short).collect::<Vec<_>>()
+            take(&mut detector, channel, "1", covers, seqs).into_iter().map(short).collect::<Vec<_>>()
         };
         // All is there, a quiet channel begins late, and the same comes again after an outage.
         assert_eq!(take(0, "0-5", &[0, 3]), [(0, 0, 0), (0, 3, 3)]);
@@ -161,9 +167,9 @@ mod tests {
 
     #[test]
     fn rings_of_two_workers_do_not_end_each_other() {
-        let mut channels = Channels::default();
+        let mut detector = GapDetector::default();
         let batches = [(0, "1", "0-4"), (1, "2", "0-9"), (0, "1", "5-6"), (0, "3", "0-1"), (1, "2", "10-10")];
-        let told = batches.map(|(channel, session, covers)| take(&mut channels, channel, session, covers, &[]));
+        let told = batches.map(|(channel, session, covers)| take(&mut detector, channel, session, covers, &[]));
         let missed = ConsumerEvent::Missed { channel: 0, first: 7, last: u64::MAX };
         assert_eq!(told.concat(), [missed, ConsumerEvent::Restart { channel: 0 }]);
     }
@@ -171,10 +177,10 @@ mod tests {
     #[test]
     fn end_of_a_session_that_no_batch_has_is_told_as_missed() {
         for (end, missed) in [(vec![], vec![(5, u64::MAX)]), (vec![(END, "1")], vec![])] {
-            let mut channels = Channels::default();
+            let mut detector = GapDetector::default();
             let first = [&[(SESSION, "1"), (COVERS, "0-4")][..], &end].concat();
-            let mut told = take_with(&mut channels, 0, &first, &[]);
-            told.extend(take(&mut channels, 0, "2", "0-1", &[]));
+            let mut told = take_with(&mut detector, 0, &first, &[]);
+            told.extend(take(&mut detector, 0, "2", "0-1", &[]));
             let missed = missed.into_iter().map(|(first, last)| ConsumerEvent::Missed { channel: 0, first, last });
             let expected: Vec<_> = missed.chain([ConsumerEvent::Restart { channel: 0 }]).collect();
             assert_eq!(told, expected, "{end:?}");
@@ -184,17 +190,17 @@ mod tests {
     /// A broker stores late what a connection sent that was given up.
     #[test]
     fn session_that_was_left_does_not_begin_again() {
-        let mut channels = Channels::default();
-        assert_eq!(take(&mut channels, 0, "1", "0-4", &[]), []);
-        assert_eq!(take(&mut channels, 0, "2", "0-0", &[0]).len(), 3, "a hole, a restart and a record");
-        assert_eq!(take(&mut channels, 0, "1", "3-4", &[4]), []);
-        assert_eq!(take(&mut channels, 0, "2", "1-1", &[1]).len(), 1);
+        let mut detector = GapDetector::default();
+        assert_eq!(take(&mut detector, 0, "1", "0-4", &[]), []);
+        assert_eq!(take(&mut detector, 0, "2", "0-0", &[0]).len(), 3, "a hole, a restart and a record");
+        assert_eq!(take(&mut detector, 0, "1", "3-4", &[4]), []);
+        assert_eq!(take(&mut detector, 0, "2", "1-1", &[1]).len(), 1);
     }
 
     #[test]
     fn batch_without_its_numbers_is_malformed() {
         for headers in [&[(SESSION, "1")][..], &[(COVERS, "0-1")], &[(SESSION, "x"), (COVERS, "0-1")]] {
-            assert_eq!(take_with(&mut Channels::default(), 0, headers, &[]), [ConsumerEvent::Malformed]);
+            assert_eq!(take_with(&mut GapDetector::default(), 0, headers, &[]), [ConsumerEvent::Malformed]);
         }
     }
 }

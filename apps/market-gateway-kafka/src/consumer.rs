@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use market_fanout::{Channels, ConsumerEvent};
+use market_fanout::{ConsumerEvent, GapDetector};
 use market_ring::Quote;
 use rskafka::client::error::{Error, ProtocolError};
 use rskafka::client::partition::{OffsetAt, PartitionClient};
@@ -27,7 +27,7 @@ pub struct Consumer {
     partitions: Vec<Arc<PartitionClient>>,
     retry_at: Instant,
     positions: BTreeMap<i32, Position>,
-    channels: Channels,
+    gaps: GapDetector,
 }
 
 /// What was read last of a partition.
@@ -51,7 +51,7 @@ impl Consumer {
             partitions: Vec::new(),
             retry_at: Instant::now(),
             positions: BTreeMap::new(),
-            channels: Channels::default(),
+            gaps: GapDetector::default(),
         })
     }
 
@@ -77,7 +77,7 @@ impl Consumer {
         for partition in &self.partitions {
             let position = self.positions.entry(partition.partition()).or_default();
             let records = self.runtime.block_on(within(position.fetch(partition, wait)))?;
-            records.iter().for_each(|record| take(&mut self.channels, record, each));
+            records.iter().for_each(|record| take(&mut self.gaps, record, each));
         }
         Ok(())
     }
@@ -118,13 +118,13 @@ fn behind(next: i64, last: Option<i64>, high: i64) -> i64 {
     }
 }
 
-fn take(channels: &mut Channels, record: &Record, each: &mut impl FnMut(ConsumerEvent)) {
+fn take(gaps: &mut GapDetector, record: &Record, each: &mut impl FnMut(ConsumerEvent)) {
     let text = |bytes: &Option<Vec<u8>>| bytes.as_ref().and_then(|bytes| str::from_utf8(bytes).ok()?.parse().ok());
     let (Some(channel), Some(value)) = (text(&record.key), &record.value) else {
         return each(ConsumerEvent::Malformed);
     };
     let header = |name: &str| record.headers.get(name).and_then(|value| str::from_utf8(value).ok());
-    channels.take(channel, header, value, each);
+    gaps.take(channel, header, value, each);
 }
 
 /// The latest quotes of a venue, in no order: what a late joiner begins with. Reads the topic

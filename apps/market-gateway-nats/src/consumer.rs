@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-use market_fanout::{Channels, ConsumerEvent};
+use market_fanout::{ConsumerEvent, GapDetector};
 use market_ring::Quote;
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ struct Position {
     stored_at: u64,
     /// Messages that the broker has sent on this connection.
     delivered: u64,
-    channels: Channels,
+    gaps: GapDetector,
 }
 
 impl Consumer {
@@ -203,7 +203,7 @@ impl Position {
             return Ok(());
         }
         match channel_of(subject) {
-            Some(channel) => self.channels.take(channel, |name| header(headers, name), payload, each),
+            Some(channel) => self.gaps.take(channel, |name| header(headers, name), payload, each),
             None => each(ConsumerEvent::Malformed),
         }
         Ok(())

@@ -25,7 +25,7 @@ use wirepath::worker::affinity::spawn_helper;
 
 use crate::core::Instrument;
 use crate::limits::LimitsFile;
-use crate::speaker::Speaker;
+use crate::logger::Logger;
 
 /// Bytes of a command's line that are read.
 const LINE_MAX: usize = 256;
@@ -110,12 +110,12 @@ pub struct ControlConfig {
     /// them to it. By default false.
     pub has_self_match: bool,
     /// Who is told what had no other answer. By default nobody.
-    pub speaker: Option<Speaker>,
+    pub logger: Option<Logger>,
 }
 
 /// What a run has of it.
 #[derive(Debug)]
-pub struct Heard {
+pub struct ControlHandle {
     /// The commands.
     pub commands: Receiver<Command>,
     /// The signal that is a kill.
@@ -150,7 +150,7 @@ impl KillSignal {
 /// # Errors
 ///
 /// The socket cannot be made, or a signal cannot be had.
-pub fn start(config: ControlConfig, kill: KillSwitch) -> io::Result<Heard> {
+pub fn start(config: ControlConfig, kill: KillSwitch) -> io::Result<ControlHandle> {
     let kill_signal = KillSignal::register(kill.clone())?;
     let reload_signal = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&reload_signal))?;
@@ -188,7 +188,7 @@ pub fn start(config: ControlConfig, kill: KillSwitch) -> io::Result<Heard> {
             }
         })?;
     }
-    Ok(Heard { commands, kill_signal })
+    Ok(ControlHandle { commands, kill_signal })
 }
 
 /// Watches whether somebody goes on looking.
@@ -375,7 +375,7 @@ impl Control {
     }
 
     fn say(&self, sentence: &str) {
-        self.config.speaker.iter().for_each(|speaker| speaker.say(sentence));
+        self.config.logger.iter().for_each(|logger| logger.say(sentence));
     }
 
     fn tell(&self, command: Command) -> Result<(), String> {
@@ -464,8 +464,8 @@ mod tests {
 
     use super::*;
 
-    fn control(speaker: Option<Speaker>) -> (Arc<Control>, KillSwitch) {
-        let (config, kill) = (ControlConfig { speaker, ..ControlConfig::default() }, KillSwitch::new());
+    fn control(logger: Option<Logger>) -> (Arc<Control>, KillSwitch) {
+        let (config, kill) = (ControlConfig { logger, ..ControlConfig::default() }, KillSwitch::new());
         let (is_reading, talkers) = (AtomicBool::new(false), AtomicUsize::new(0));
         let control = Control { config, kill: kill.clone(), sender: channel().0, is_reading, talkers };
         (Arc::new(control), kill)
@@ -480,7 +480,7 @@ mod tests {
     #[test]
     fn thread_that_hears_and_ends_throws_the_kill_switch_and_says_which_it_is() {
         let (reader, writer) = pipe().unwrap();
-        let (control, kill) = control(Some(Speaker::start("", writer).unwrap()));
+        let (control, kill) = control(Some(Logger::start("", writer).unwrap()));
         let throws = kill.throws();
         control.hear("signals", LOOK_PAUSE, |_| panic!("a defect of a test")).unwrap();
         assert!(line(reader).contains("the thread `signals` has ended"));

@@ -21,7 +21,7 @@ const FLUSH_PAUSE: Duration = Duration::from_millis(1);
 /// Gives sentences to the thread that writes them. Clones give them to the same one, which lives
 /// until the last of them is dropped.
 #[derive(Clone, Debug)]
-pub struct Speaker {
+pub struct Logger {
     prefix: &'static str,
     texts: SyncSender<String>,
     shared: Arc<Shared>,
@@ -35,7 +35,7 @@ struct Shared {
     lost: AtomicU64,
 }
 
-impl Speaker {
+impl Logger {
     /// Starts the thread that writes to `out`, each sentence behind `prefix`.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Speaker {
         let (texts, receiver) = sync_channel(SENTENCES);
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
-        spawn_helper(thread::Builder::new().name("speaker".into()), move || write(prefix, &receiver, out, &theirs))?;
+        spawn_helper(thread::Builder::new().name("logger".into()), move || write(prefix, &receiver, out, &theirs))?;
         Ok(Self { prefix, texts, shared })
     }
 
@@ -148,26 +148,26 @@ mod tests {
     fn sentences_that_find_no_room_are_counted_and_nobody_waits() {
         let (begun, has_begun) = sync_channel(8);
         let (go_on, let_go) = pipe().unwrap();
-        let speaker = Speaker::start("gateway: ", Stalled { begun, go_on }).unwrap();
-        speaker.say("first");
+        let logger = Logger::start("gateway: ", Stalled { begun, go_on }).unwrap();
+        logger.say("first");
         has_begun.recv().unwrap();
-        (0..SENTENCES).for_each(|_| speaker.say("more"));
-        assert_eq!(speaker.losses(), None);
-        (0..3).for_each(|_| speaker.say("too many"));
-        assert_eq!(speaker.losses().unwrap(), "3 sentences for people were lost");
-        assert!(!speaker.flush(Duration::ZERO));
+        (0..SENTENCES).for_each(|_| logger.say("more"));
+        assert_eq!(logger.losses(), None);
+        (0..3).for_each(|_| logger.say("too many"));
+        assert_eq!(logger.losses().unwrap(), "3 sentences for people were lost");
+        assert!(!logger.flush(Duration::ZERO));
         drop((let_go, has_begun));
-        assert!(speaker.flush(PATIENCE));
+        assert!(logger.flush(PATIENCE));
     }
 
     #[test]
     fn output_says_how_many_sentences_it_lacks_and_ends_each_in_a_line_that_obeys_no_terminal() {
         let (mut reader, writer) = pipe().unwrap();
-        let speaker = Speaker::start("gateway: ", writer).unwrap();
-        speaker.shared.lost.fetch_add(2, Ordering::AcqRel);
-        speaker.say("one\u{1b}[2J\ntwo");
-        assert!(speaker.flush(PATIENCE));
-        drop(speaker);
+        let logger = Logger::start("gateway: ", writer).unwrap();
+        logger.shared.lost.fetch_add(2, Ordering::AcqRel);
+        logger.say("one\u{1b}[2J\ntwo");
+        assert!(logger.flush(PATIENCE));
+        drop(logger);
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
         let lines: Vec<_> = text.lines().collect();
@@ -180,9 +180,9 @@ mod tests {
     fn output_that_takes_nothing_loses_what_it_was_given() {
         let (reader, writer) = pipe().unwrap();
         drop(reader);
-        let speaker = Speaker::start("", writer).unwrap();
-        speaker.say("nobody reads it");
-        assert!(speaker.flush(PATIENCE));
-        assert_eq!(speaker.losses().unwrap(), "1 sentences for people were lost");
+        let logger = Logger::start("", writer).unwrap();
+        logger.say("nobody reads it");
+        assert!(logger.flush(PATIENCE));
+        assert_eq!(logger.losses().unwrap(), "1 sentences for people were lost");
     }
 }

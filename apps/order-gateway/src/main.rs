@@ -26,7 +26,7 @@ use order_entry::ReasonCodes;
 use order_entry::journal::{Journal, JournalError, JournalMemory, Rebuild, RebuildCounts};
 use order_entry::risk::KillSwitch;
 use order_entry::session::VenueSession;
-use order_gateway::control::{self, ControlConfig, Heard};
+use order_gateway::control::{self, ControlConfig, ControlHandle};
 use order_gateway::drop_copy::DropCopyLine;
 use order_gateway::host::Host;
 use order_gateway::kernel::{Kernel, dial, join, listen, stamp_received};
@@ -36,7 +36,7 @@ use order_gateway::standby::{Followed, MirrorPolicy, Role, StandbyLink, follow, 
 use order_gateway::wire::{WireHost, WirePort};
 use order_gateway::{
     Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, FeedRecovery, Gateway, Helper, JournalSync,
-    LatencyConfig, LimitsFile, LineConfig, MappedFile, MirrorConfig, Quotes, RdmaPort, Run, Speaker, StandbyConfig,
+    LatencyConfig, LimitsFile, LineConfig, Logger, MappedFile, MirrorConfig, Quotes, RdmaPort, Run, StandbyConfig,
     Strategy, VenueClient, journal_csv,
 };
 use samples::SampleStrategy;
@@ -66,7 +66,7 @@ const STOPPED: &str =
     "give it its [[strategies]] in the file of limits again; it may go once `arm strategy` has named it";
 
 /// Who writes to standard error.
-static SPEAKER: OnceLock<Speaker> = OnceLock::new();
+static LOGGER: OnceLock<Logger> = OnceLock::new();
 /// Before that.
 const PREFIX: &str = "order-gateway: ";
 /// Whoever reads what a gateway says does not keep it from ending for longer.
@@ -74,9 +74,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    let ended = start_speaker().and_then(|speaker| {
-        let _last_words = LastWords(speaker);
-        carry_out(command).inspect_err(|error| speaker.say(&error.to_string()))
+    let ended = start_logger().and_then(|logger| {
+        let _last_words = LastWords(logger);
+        carry_out(command).inspect_err(|error| logger.say(&error.to_string()))
     });
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
 }
 
 /// Waits for them also where the process ends by a panic.
-struct LastWords(&'static Speaker);
+struct LastWords(&'static Logger);
 
 impl Drop for LastWords {
     fn drop(&mut self) {
@@ -96,11 +96,11 @@ impl Drop for LastWords {
 /// From here on a panic is told as anything else: Rust's own hook writes to standard error before
 /// the thread unwinds, and while nobody reads that, what a thread does at its end (it throws the
 /// kill switch) would not be done.
-fn start_speaker() -> Result<&'static Speaker, Error> {
-    let speaker = Speaker::start(PREFIX, io::stderr()).map_err(Error::failed)?;
-    let speaker = SPEAKER.get_or_init(|| speaker);
+fn start_logger() -> Result<&'static Logger, Error> {
+    let logger = Logger::start(PREFIX, io::stderr()).map_err(Error::failed)?;
+    let logger = LOGGER.get_or_init(|| logger);
     panic::set_hook(Box::new(say_panic));
-    Ok(speaker)
+    Ok(logger)
 }
 
 fn say_panic(info: &PanicHookInfo<'_>) {
@@ -111,7 +111,7 @@ fn say_panic(info: &PanicHookInfo<'_>) {
 /// Tells people, and waits for nobody who reads it.
 fn say(sentence: &str) {
     // `main` has started it.
-    SPEAKER.get().inspect(|speaker| speaker.say(sentence));
+    LOGGER.get().inspect(|logger| logger.say(sentence));
 }
 
 fn carry_out(command: Command) -> Result<(), Error> {
@@ -313,7 +313,7 @@ fn trade_by<S: VenueSession>(
     if let Some(config) = config.drop_copy() {
         run.compare_with(DropCopyLine::new(config, kernel.now_ns(), kernel.epoch_offset_ns()));
     }
-    run.speaker = SPEAKER.get().cloned();
+    run.logger = LOGGER.get().cloned();
     run.helpers = helpers;
     let Some(wire) = wire else {
         run.run(|_| stop.is_stopping(), say);
@@ -354,7 +354,7 @@ fn tell_end<T: Strategy, S: VenueSession, M: JournalMemory>(
     requests: String,
     config: &Config,
 ) -> Result<(), Error> {
-    let out = Speaker::start("", io::stdout()).map_err(Error::failed)?;
+    let out = Logger::start("", io::stdout()).map_err(Error::failed)?;
     out.write(counts(run) + &requests);
     let latency = run.gateway.latency();
     latency.into_iter().for_each(|latency| out.write(format!("{latency}\n")));
@@ -513,7 +513,7 @@ fn start_audit(path: &Path) -> Result<Audit, Error> {
 }
 
 /// The threads that hear people, and the sentence that says how they reach them.
-fn start_control(config: &Config, limits: &LimitsFile, kill: KillSwitch) -> Result<Heard, Error> {
+fn start_control(config: &Config, limits: &LimitsFile, kill: KillSwitch) -> Result<ControlHandle, Error> {
     let (socket, kill_file) = (config.control.clone(), config.kill_file.clone());
     match &socket {
         Some(path) => say(&format!("disarmed: `order-gateway tell {} arm` lets orders pass", path.display())),
@@ -529,7 +529,7 @@ fn start_control(config: &Config, limits: &LimitsFile, kill: KillSwitch) -> Resu
         opening_positions: limits.opening_positions().collect(),
         strategies: limits.strategies(),
         has_self_match: config.has_self_match(),
-        speaker: SPEAKER.get().cloned(),
+        logger: LOGGER.get().cloned(),
     };
     control::start(config, kill).map_err(failed)
 }
@@ -590,7 +590,7 @@ mod tests {
     }
 
     fn panic_in_a_thread() {
-        let speaker = start_speaker().unwrap();
+        let logger = start_logger().unwrap();
         let kill = KillSwitch::new();
         let (before, throws) = (kill.throws(), Throws(kill.clone()));
         let _helper = Helper::start("signals", move || {
@@ -601,7 +601,7 @@ mod tests {
         while kill.throws() == before {
             thread::yield_now();
         }
-        speaker.flush(LAST_WORDS);
+        logger.flush(LAST_WORDS);
     }
 
     /// Nobody reads the pipe, and it is full.

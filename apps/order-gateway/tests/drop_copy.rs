@@ -22,12 +22,7 @@ const fn trade(exec: u64, qty: u32) -> Trade {
 fn rig() -> (TestGateway, Venue) {
     let (mut gateway, mut venue) = (gateway(&KillSwitch::new(), 1 << 16), Venue::new());
     gateway.core_mut().reconcile(LAG);
-    venue.connect(&mut gateway, SECOND);
-    gateway.core_mut().arm(SECOND);
-    gateway.on_book(&book(100, SECOND));
-    venue.pump(&mut gateway, SECOND);
-    venue.accept(0, SECOND);
-    venue.pump(&mut gateway, SECOND);
+    venue.accept_one_order(&mut gateway);
     assert_eq!(gateway.reconcile(SECOND), None);
     (gateway, venue)
 }

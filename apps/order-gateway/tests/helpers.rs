@@ -9,7 +9,7 @@ use std::{fs, io, thread};
 use order_entry::risk::KillSwitch;
 use order_gateway::control::{self, ControlConfig};
 use order_gateway::kernel::{Kernel, dial};
-use order_gateway::{Audit, JournalSync, Speaker, SyncPolicy};
+use order_gateway::{Audit, JournalSync, Logger, SyncPolicy};
 
 /// `SCHED_OTHER` and `SCHED_FIFO` of sched(7).
 const OTHER: &str = "0";
@@ -30,13 +30,13 @@ fn helpers_have_no_real_time_policy_of_the_thread_that_starts_them() {
     let _audit = Audit::start(&folder.path().join("audit")).unwrap();
     let _sync = JournalSync::start(tempfile::tempfile().unwrap(), SyncPolicy::Timed).unwrap();
     let (socket, kill_file) = (Some(folder.path().join("socket")), Some(folder.path().join("KILL")));
-    let speaker = Some(Speaker::start("", io::sink()).unwrap());
-    let config = ControlConfig { socket, kill_file, speaker, ..ControlConfig::default() };
+    let logger = Some(Logger::start("", io::sink()).unwrap());
+    let config = ControlConfig { socket, kill_file, logger, ..ControlConfig::default() };
     let _heard = control::start(config, KillSwitch::new()).unwrap();
     let _dialer = dial("127.0.0.1:1".parse().unwrap()).unwrap();
     let kernel = Kernel::start();
     let _wall_clock = kernel.follow_wall_clock().unwrap();
-    for name in ["audit", "sync", "signals", "kill-file", "control", "speaker", "dial", "wall-clock"] {
+    for name in ["audit", "sync", "signals", "kill-file", "control", "logger", "dial", "wall-clock"] {
         assert_eq!(policy_of(&thread_of(name)), OTHER, "{name}");
     }
 }

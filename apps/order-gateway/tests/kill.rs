@@ -114,12 +114,7 @@ fn cancel_of_the_strategy_that_is_refused_behind_a_thrown_switch_is_sent_again()
 fn cancels_of_a_thrown_switch_that_the_line_lost_are_sent_again_after_the_reconnect() {
     let (kill, mut venue) = (KillSwitch::new(), Venue::new());
     let mut gateway = gateway(&kill, 1 << 16);
-    venue.connect(&mut gateway, SECOND);
-    gateway.core_mut().arm(SECOND);
-    gateway.on_book(&book(100, SECOND));
-    venue.pump(&mut gateway, SECOND);
-    venue.accept(0, SECOND);
-    venue.pump(&mut gateway, SECOND);
+    venue.accept_one_order(&mut gateway);
     kill.throw();
     gateway.tick(SECOND).unwrap();
     venue.is_deaf = true;
@@ -225,12 +220,7 @@ fn cancels_of_a_person_that_stop_half_way_go_on_behind_a_kill_that_was_lifted() 
 fn mass_cancel_of_a_person_that_the_line_lost_becomes_a_cancel_of_each_order() {
     let mut venue = Venue::new();
     let mut gateway = gateway(&KillSwitch::new(), 1 << 16);
-    venue.connect(&mut gateway, SECOND);
-    gateway.core_mut().arm(SECOND);
-    gateway.on_book(&book(100, SECOND));
-    venue.pump(&mut gateway, SECOND);
-    venue.accept(0, SECOND);
-    venue.pump(&mut gateway, SECOND);
+    venue.accept_one_order(&mut gateway);
     venue.is_deaf = true;
     gateway.core_mut().cancel_all(2 * SECOND);
     venue.pump(&mut gateway, 2 * SECOND);

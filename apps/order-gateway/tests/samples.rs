@@ -41,6 +41,19 @@ fn show(gateway: &mut SampleGateway, venue: &mut Venue, book: &BookEvent) {
     venue.pump(gateway, book.at_ns);
 }
 
+/// A taker that has bought so many shares and was started again, and its first order since.
+fn restarted_after_purchase(venue: &mut Venue, mut gateway: SampleGateway, shares: u32) -> SampleGateway {
+    trade(&mut gateway, venue, &book(500, SECOND));
+    assert_eq!((venue.orders[0].side, venue.orders[0].quantity.get()), (Side::BUY, 100));
+    venue.accept(0, SECOND);
+    venue.fill(0, shares, 1, SECOND);
+    venue.pump(&mut gateway, SECOND);
+    venue.disconnected();
+    let mut gateway = restarted(&gateway, Sample::Taker);
+    trade(&mut gateway, venue, &book(500, 3 * SECOND));
+    gateway
+}
+
 #[test]
 fn joiner_of_a_restart_moves_the_order_that_lives_and_sends_no_second_one() {
     let (mut venue, mut gateway) = (Venue::new(), first(Sample::Joiner));
@@ -60,15 +73,8 @@ fn joiner_of_a_restart_moves_the_order_that_lives_and_sends_no_second_one() {
 
 #[test]
 fn taker_of_a_restart_sells_what_it_bought_before() {
-    let (mut venue, mut gateway) = (Venue::new(), first(Sample::Taker));
-    trade(&mut gateway, &mut venue, &book(500, SECOND));
-    venue.accept(0, SECOND);
-    venue.fill(0, 100, 1, SECOND);
-    venue.pump(&mut gateway, SECOND);
-    venue.disconnected();
-
-    let mut gateway = restarted(&gateway, Sample::Taker);
-    trade(&mut gateway, &mut venue, &book(500, 3 * SECOND));
+    let mut venue = Venue::new();
+    restarted_after_purchase(&mut venue, first(Sample::Taker), 100);
     assert_eq!(venue.orders.len(), 2);
     assert_eq!((venue.orders[1].side, venue.orders[1].quantity.get()), (Side::SELL, 100));
 }
@@ -94,15 +100,7 @@ fn taker_of_a_restart_waits_for_the_order_that_lives() {
 fn taker_of_a_restart_sells_what_it_bought_and_not_what_the_account_held_before() {
     let (mut venue, mut gateway) = (Venue::new(), first(Sample::Taker));
     gateway.core_mut().set_opening_position(common::STOCK, 300, SECOND);
-    trade(&mut gateway, &mut venue, &book(500, SECOND));
-    assert_eq!((venue.orders[0].side, venue.orders[0].quantity.get()), (Side::BUY, 100));
-    venue.accept(0, SECOND);
-    venue.fill(0, 100, 1, SECOND);
-    venue.pump(&mut gateway, SECOND);
-    venue.disconnected();
-
-    let mut gateway = restarted(&gateway, Sample::Taker);
-    trade(&mut gateway, &mut venue, &book(500, 3 * SECOND));
+    let mut gateway = restarted_after_purchase(&mut venue, gateway, 100);
     assert_eq!((venue.orders[1].side, venue.orders[1].quantity.get()), (Side::SELL, 100));
     venue.accept(1, 3 * SECOND);
     venue.fill(1, 100, 2, 3 * SECOND);
@@ -114,15 +112,8 @@ fn taker_of_a_restart_sells_what_it_bought_and_not_what_the_account_held_before(
 /// The venue has filled more than the order's quantity.
 #[test]
 fn taker_sells_a_large_purchase_in_orders_of_its_size() {
-    let (mut venue, mut gateway) = (Venue::new(), first(Sample::Taker));
-    trade(&mut gateway, &mut venue, &book(500, SECOND));
-    venue.accept(0, SECOND);
-    venue.fill(0, 300, 1, SECOND);
-    venue.pump(&mut gateway, SECOND);
-    venue.disconnected();
-
-    let mut gateway = restarted(&gateway, Sample::Taker);
-    trade(&mut gateway, &mut venue, &book(500, 3 * SECOND));
+    let mut venue = Venue::new();
+    restarted_after_purchase(&mut venue, first(Sample::Taker), 300);
     assert_eq!((venue.orders[1].side, venue.orders[1].quantity.get()), (Side::SELL, 100));
 }
 

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use sockets::Errno;
 
 use crate::address::{self, Address};
-use crate::calls::offload::Act;
+use crate::calls::offload::PeerCall;
 use crate::calls::{self, Outcome};
 use crate::engine::table::{self, FileId};
 use crate::engine::{signals, thread};
@@ -77,13 +77,13 @@ fn known(fd: c_int) -> Option<FileId> {
 
 /// Whether a rule refuses what a socket of the kernel is to do with this address. The address is
 /// read last: what the library has nothing to do with, the kernel reads.
-fn is_refused(fd: c_int, (address, len): (*const c_void, u32), act: Act) -> bool {
+fn is_refused(fd: c_int, (address, len): (*const c_void, u32), call: PeerCall) -> bool {
     let Some(file) = table::find(fd).filter(|file| !file.is_set() && may_be_ours()) else { return false };
     if !config::get().is_some_and(|config| config.may_refuse) {
         return false;
     }
     match memory::address_of(address, len).map(address::parse) {
-        Ok(Address::V4(remote)) => calls::offload::is_kept_and_refused(file, remote, act),
+        Ok(Address::V4(remote)) => calls::offload::is_kept_and_refused(file, remote, call),
         Ok(Address::Unspecified | Address::Other) | Err(_) => false,
     }
 }

@@ -6,7 +6,7 @@
 use core::ffi::{c_char, c_int};
 
 use super::new_may_be_ours;
-use crate::calls::rights::{Loss, about_to_lose};
+use crate::calls::rights::{RightsLoss, about_to_lose};
 use crate::{real, sys};
 
 symbols! {
@@ -41,13 +41,13 @@ pub(super) fn about_to_become(user: libc::uid_t) {
     const THE_SAME: libc::uid_t = libc::uid_t::MAX;
     const ROOT: libc::uid_t = 0;
     if !matches!(user, ROOT | THE_SAME) && new_may_be_ours() && sys::geteuid() == ROOT {
-        about_to_lose(Loss::User);
+        about_to_lose(RightsLoss::RootUser);
     }
 }
 
 /// The process is about to have another root of its file system.
 pub(super) fn about_to_change_root() {
     if new_may_be_ours() {
-        about_to_lose(Loss::Root);
+        about_to_lose(RightsLoss::RootDirectory);
     }
 }

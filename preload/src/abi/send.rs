@@ -9,7 +9,7 @@ use std::io::IoSlice;
 use sockets::Errno;
 
 use super::{give, is_ours_file, is_refused, known, may_be_ours, memory, our_socket, ours, ours_or_pass, vector_flags};
-use crate::calls::offload::Act;
+use crate::calls::offload::PeerCall;
 use crate::calls::{Outcome, data, listener};
 use crate::config;
 use crate::engine::table::FileId;
@@ -72,7 +72,7 @@ symbols! {
         let is_named = !address.is_null() && address_len > 0;
         let file = if is_named { sender(fd) } else { ours(fd) };
         let Some(file) = file else {
-            if is_named && is_refused(fd, (address, address_len), Act::of_send(flags)) {
+            if is_named && is_refused(fd, (address, address_len), PeerCall::of_send(flags)) {
                 return fail(Errno::EACCES);
             }
             return pass!(real::sendto(fd, bytes, len, flags, address, address_len));
@@ -187,7 +187,7 @@ fn is_refused_message(fd: c_int, message: *const libc::msghdr, flags: c_int) -> 
     if header.msg_name.is_null() {
         return false;
     }
-    is_refused(fd, (header.msg_name, header.msg_namelen.min(128)), Act::of_send(flags))
+    is_refused(fd, (header.msg_name, header.msg_namelen.min(128)), PeerCall::of_send(flags))
 }
 
 /// Whether a message passes a socket of ours to another process (`SCM_RIGHTS`) that cannot be one

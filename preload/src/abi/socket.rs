@@ -10,7 +10,7 @@ use sockets::Errno;
 use super::descriptors::close;
 use super::{give_none, is_refused, known, may_be_ours, memory, new_may_be_ours, ours};
 use crate::calls::listener::Peer;
-use crate::calls::offload::Act;
+use crate::calls::offload::PeerCall;
 use crate::calls::{self, Outcome};
 use crate::engine::{self, table};
 use crate::real::{self, fail};
@@ -48,7 +48,7 @@ symbols! {
 
     fn connect(fd: c_int, address: *const c_void, len: u32) -> c_int {
         let Some(file) = known(fd) else {
-            if is_refused(fd, (address, len), Act::Connect) {
+            if is_refused(fd, (address, len), PeerCall::Connect) {
                 return fail(Errno::EACCES) as c_int;
             }
             return pass!(real::connect(fd, address, len));

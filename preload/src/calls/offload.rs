@@ -88,33 +88,33 @@ pub(crate) fn is_refused(
 
 /// A call that names a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum PeerCall {
     Connect,
     Send,
     /// A send with `MSG_FASTOPEN`, by which a stream connects.
     FastOpen,
 }
 
-impl Act {
+impl PeerCall {
     pub(crate) const fn of_send(flags: c_int) -> Self {
         if flags & libc::MSG_FASTOPEN != 0 { Self::FastOpen } else { Self::Send }
     }
 }
 
 /// The same of a call on a socket that is the kernel's already.
-pub(crate) fn is_kept_and_refused(file: FileId, remote: SocketAddrV4, act: Act) -> bool {
+pub(crate) fn is_kept_and_refused(file: FileId, remote: SocketAddrV4, call: PeerCall) -> bool {
     let Some(config) = config::get() else { return false };
     // Before the lock: mostly no rule refuses anything.
-    if !config.may_refuse || (act == Act::Send && config.role_of_sender(|| ANY, remote).is_none()) {
+    if !config.may_refuse || (call == PeerCall::Send && config.role_of_sender(|| ANY, remote).is_none()) {
         return false;
     }
     let mut engine = engine::enter(file);
     let Ok(twin) = engine.files.twin(file) else { return false };
     let Ok(&mut Socket { kind, place, .. }) = engine.files.socket(file) else { return false };
-    let traffic = match (kind, act) {
-        (Kind::Datagram, Act::Send | Act::FastOpen) => Traffic::UdpSender,
-        (Kind::Datagram, Act::Connect) => Traffic::UdpConnect,
-        (Kind::Stream, Act::Connect | Act::FastOpen) if peer_of(twin).is_none() => Traffic::TcpClient,
+    let traffic = match (kind, call) {
+        (Kind::Datagram, PeerCall::Send | PeerCall::FastOpen) => Traffic::UdpSender,
+        (Kind::Datagram, PeerCall::Connect) => Traffic::UdpConnect,
+        (Kind::Stream, PeerCall::Connect | PeerCall::FastOpen) if peer_of(twin).is_none() => Traffic::TcpClient,
         (Kind::Stream, _) => return false,
     };
     let local = name_of(twin).unwrap_or(ANY);

@@ -26,11 +26,11 @@ use crate::{config, process, sys};
 
 /// The rights that a program is about to give up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loss {
-    /// Those of root.
-    User,
-    /// The file system.
-    Root,
+pub(crate) enum RightsLoss {
+    /// Those of the user root.
+    RootUser,
+    /// What is outside of the new root directory.
+    RootDirectory,
 }
 
 /// The reason of a socket that is made afterwards.
@@ -40,21 +40,21 @@ pub(super) const GIVEN_UP: &str = "made after the program has given up root's ri
 static MAY_HAVE_LOST: AtomicBool = AtomicBool::new(false);
 
 /// The calling process, which may have sockets of ours, is about to give up rights.
-pub(crate) fn about_to_lose(loss: Loss) {
+pub(crate) fn about_to_lose(loss: RightsLoss) {
     let Some(config) = config::get() else { return };
     if config.leaves_all() {
         return;
     }
     let idle: Vec<FileId> = engine::all().iter().flat_map(|number| engine::enter_at(number).files.idle()).collect();
     match (config::broker(), loss) {
-        (Some(_), Loss::User) => (),
-        (Some(_), Loss::Root) => {
+        (Some(_), RightsLoss::RootUser) => (),
+        (Some(_), RightsLoss::RootDirectory) => {
             if process::is_no_child() || !idle.is_empty() {
                 engine::all().iter().for_each(|number| offload::open_while_allowed(&mut engine::enter_at(number)));
             }
         }
         (None, _) => {
-            MAY_HAVE_LOST.fetch_or(loss == Loss::User, Ordering::Relaxed);
+            MAY_HAVE_LOST.fetch_or(loss == RightsLoss::RootUser, Ordering::Relaxed);
             if process::is_childless_child() {
                 idle.into_iter().filter(is_a_workers).for_each(listener::take_up_idle);
             }

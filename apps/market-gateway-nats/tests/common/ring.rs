@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use market::event::{Add, Event};
 use market::{Locate, OrderRef, Price, Side, Symbol};
-use market_ring::{Record, RingConfig, RingReader, RingWriter};
+use market_ring::{Flags, Quote, Record, RingConfig, RingReader, RingWriter};
 use tempfile::TempDir;
 
 /// A ring with its folder.
@@ -31,6 +31,25 @@ impl Ring {
 
     pub(crate) fn path(&self) -> &std::path::Path {
         &self.path
+    }
+
+    /// Changes the quotes of two instruments some times, and calls `turn` after each; then ends the
+    /// ring. Returns what a late joiner gets: the last of each, stale.
+    pub(crate) fn change_quotes(mut self, mut turn: impl FnMut()) -> [Quote; 2] {
+        let quote = |symbol: &str, bid_qty| Quote {
+            symbol: Symbol::new(symbol).unwrap(),
+            bid_px: Price(5),
+            bid_qty,
+            flags: Flags::END_OF_EVENT,
+            ..Quote::default()
+        };
+        for bid_qty in 1..=3 {
+            self.writer.update(0, &quote("AAPL", bid_qty));
+            self.writer.update(9, &quote("BRK.B", 10 * bid_qty));
+            self.writer.publish(&record(bid_qty));
+            turn();
+        }
+        [quote("AAPL", 3), quote("BRK.B", 30)].map(|quote| Quote { flags: quote.flags.and(Flags::STALE), ..quote })
     }
 
     pub(crate) fn reader(&self) -> RingReader {

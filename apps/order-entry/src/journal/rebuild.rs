@@ -7,7 +7,7 @@ use super::instruments::{Instruments, MissingInstrument};
 use super::reader::Record;
 use super::strategies::{MissingStrategy, Strategies};
 use super::units::UnitNumbers;
-use crate::orders::{OrderKey, OrderTable, RequestError};
+use crate::orders::{OrderKey, OrderTable, RequestError, VenueEvent};
 use crate::risk::{InstrumentIdx, KillCause, RiskGate};
 
 /// What a replay met.
@@ -84,29 +84,14 @@ impl Rebuild {
                 self.remember(&intent, record.stamp.at_ns, gate);
                 self.request(&intent, table, gate)
             }
-            Entry::Unsent { id } => match table.find(OrderKey::Client(id)) {
-                Some(slot) => {
-                    table.abandon(slot);
-                    gate.ended(slot);
-                    true
-                }
-                None => false,
-            },
+            Entry::Unsent { id } => unsent(id, table, gate),
             Entry::Answer { number, key, event } => {
                 self.received(number);
-                let outcome = table.apply(key, &event);
-                if !gate.follow(&outcome, table) {
-                    table.block(outcome.instrument);
-                }
-                self.instruments.follow(&outcome);
+                self.answer(key, &event, table, gate);
                 true
             }
             Entry::Session(mark) => {
-                let next_id = self.session.next_id.max(mark.next_id);
-                if mark.session == SessionMark::default().session {
-                    self.units.clear();
-                }
-                self.session = SessionMark { next_id, ..mark };
+                self.begin_session(mark);
                 true
             }
             Entry::Received { number } => {
@@ -170,6 +155,22 @@ impl Rebuild {
         } else {
             self.counts.refused += 1;
         }
+    }
+
+    fn answer(&mut self, key: OrderKey, event: &VenueEvent, table: &mut OrderTable, gate: &mut RiskGate) {
+        let outcome = table.apply(key, event);
+        if !gate.follow(&outcome, table) {
+            table.block(outcome.instrument);
+        }
+        self.instruments.follow(&outcome);
+    }
+
+    fn begin_session(&mut self, mark: SessionMark) {
+        let next_id = self.session.next_id.max(mark.next_id);
+        if mark.session == SessionMark::default().session {
+            self.units.clear();
+        }
+        self.session = SessionMark { next_id, ..mark };
     }
 
     /// The session goes on behind message `number`; 0 is none.
@@ -310,4 +311,12 @@ impl Rebuild {
     pub const fn limits_version(&self) -> u64 {
         self.limits_version
     }
+}
+
+/// A request was never sent: its order has not been. False where there is none.
+fn unsent(id: u64, table: &mut OrderTable, gate: &mut RiskGate) -> bool {
+    let Some(slot) = table.find(OrderKey::Client(id)) else { return false };
+    table.abandon(slot);
+    gate.ended(slot);
+    true
 }

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use order_entry::risk::{KillCause, KillSwitch};
 
-use super::common::{SECOND, Venue, book, gateway};
+use super::common::{Venue, gateway};
 use super::said::{end, was_killed};
 use super::{Running, limits};
 
@@ -14,12 +14,7 @@ const JOURNAL_LEN: usize = 2 << 20;
 fn journal_with_an_order() -> Vec<u8> {
     let (kill, mut venue) = (KillSwitch::new(), Venue::new());
     let mut gateway = gateway(&kill, JOURNAL_LEN);
-    venue.connect(&mut gateway, SECOND);
-    gateway.core_mut().arm(SECOND);
-    gateway.on_book(&book(100, SECOND));
-    venue.pump(&mut gateway, SECOND);
-    venue.accept(0, SECOND);
-    venue.pump(&mut gateway, SECOND);
+    venue.accept_one_order(&mut gateway);
     gateway.core().journal().memory().clone()
 }
 

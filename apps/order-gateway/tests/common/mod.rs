@@ -308,6 +308,16 @@ impl Venue {
         self.log.clear();
     }
 
+    /// Connects a gateway and arms it, and accepts the order of 100 shares that it sends.
+    pub fn accept_one_order(&mut self, gateway: &mut TestGateway) {
+        self.connect(gateway, SECOND);
+        gateway.core_mut().arm(SECOND);
+        gateway.on_book(&book(100, SECOND));
+        self.pump(gateway, SECOND);
+        self.accept(0, SECOND);
+        self.pump(gateway, SECOND);
+    }
+
     pub fn disconnect(&mut self, gateway: &mut TestGateway, now_ns: u64) {
         self.server.disconnected();
         gateway.disconnected(now_ns);

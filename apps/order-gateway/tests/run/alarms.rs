@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use order_entry::orders::{ExecId, VenueEvent};
 use order_entry::risk::KillSwitch;
-use order_gateway::Speaker;
+use order_gateway::Logger;
 
 use super::common::{Buyer, SECOND};
 use super::{TestRun, run_of, turn};
@@ -66,22 +66,22 @@ fn kill_behind_alarms_that_nobody_reads_is_told() {
     let (mut run, clock) = run_of(vec![0; 1 << 20], &kill, Buyer::default());
     let (opens, is_shut) = channel();
     let (out, written) = channel();
-    let speaker = Speaker::start("", Gate { is_shut, out }).unwrap();
-    run.speaker = Some(speaker.clone());
+    let logger = Logger::start("", Gate { is_shut, out }).unwrap();
+    run.logger = Some(logger.clone());
     for seconds in 1..200 {
         clock.set(seconds * SECOND);
         say_unknown(&mut run, 9, clock.get());
         run.turn(&mut |sentence: &str| {
             if !sentence.starts_with("no connection") {
-                speaker.say(sentence);
+                logger.say(sentence);
             }
         });
     }
-    assert!(speaker.losses().is_some(), "what has no room is counted");
+    assert!(logger.losses().is_some(), "what has no room is counted");
     kill.throw();
     run.gateway.tick(clock.get()).unwrap();
-    turn(&mut run).iter().for_each(|sentence| speaker.say(sentence));
+    turn(&mut run).iter().for_each(|sentence| logger.say(sentence));
     drop(opens);
-    assert!(speaker.flush(PATIENCE));
+    assert!(logger.flush(PATIENCE));
     assert!(written.try_iter().any(|line| line.starts_with("the kill switch was thrown")));
 }

@@ -603,16 +603,23 @@ fn two_workers_of_nginx_each_serve_their_share_past_the_kernel_also_after_a_relo
     let mut nginx = Ended(rig.start(0, &["nginx", "-c", config.to_str().unwrap()]));
     // The parent listens until it forks, and then nobody does until a worker waits.
     let workers = two_workers(&rig, &BTreeSet::new());
+    reload_moves_no_connection(&rig, &mut nginx, &workers, || ());
+}
+
+/// Connections of before, held while `hold` runs and over a reload of nginx, stay with their worker;
+/// new ones are the new workers', and the kernel accepts none. Ends nginx.
+fn reload_moves_no_connection(rig: &Rig, nginx: &mut Ended, workers: &BTreeSet<String>, hold: impl FnOnce()) {
     let mut kept: Vec<TcpStream> =
         (0..8).map(|_| rig.wire.far.run(|| TcpStream::connect((OURS, 7_080))).unwrap()).collect();
     let before: Vec<Option<String>> = kept.iter_mut().map(worker_of).collect();
+    hold();
     for (stream, worker) in kept.iter_mut().zip(&before) {
         assert!(worker.is_some() && worker_of(stream) == *worker, "a connection stays where it is");
     }
     assert!(Command::new("kill").args(["-HUP", &nginx.0.id().to_string()]).status().unwrap().success());
-    let next = two_workers(&rig, &workers);
+    let next = two_workers(rig, workers);
     for _ in 0..40 {
-        assert!(worker(&rig).is_some_and(|worker| next.contains(&worker)));
+        assert!(worker(rig).is_some_and(|worker| next.contains(&worker)));
     }
     assert_eq!(received_by_kernel(&rig.wire, "Tcp:", "PassiveOpens"), 0, "connections that the kernel accepted");
     assert_eq!(Command::new("kill").args(["-QUIT", &nginx.0.id().to_string()]).status().unwrap().code(), Some(0));

@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use wirepath_tests::live::{OURS, THEIRS, TIMEOUT, has_program, wait_until};
 
-use super::{Ended, Rig, echo, received_by_kernel, two_workers, worker, worker_of};
+use super::{Ended, Rig, echo, received_by_kernel, reload_moves_no_connection, two_workers, worker};
 
 /// The broker compares flows with the kernel's sockets every two seconds.
 const THREE_REVIEWS: Duration = Duration::from_secs(7);
@@ -46,25 +45,12 @@ fn serves_as_nobody(test: &str, listen: &str) {
     let mut nginx = Ended(rig.start(0, &["nginx", "-c", config.to_str().unwrap()]));
     let workers = two_workers(&rig, &BTreeSet::new());
     assert!(workers.iter().all(|worker| is_nobodys(worker)), "{workers:?}");
-    let mut kept: Vec<TcpStream> =
-        (0..8).map(|_| rig.wire.far.run(|| TcpStream::connect((OURS, 7_080))).unwrap()).collect();
-    let before: Vec<Option<String>> = kept.iter_mut().map(worker_of).collect();
-    let began = Instant::now();
-    while began.elapsed() < THREE_REVIEWS {
-        assert!(worker(&rig).is_some_and(|worker| workers.contains(&worker)));
-    }
-    for (stream, worker) in kept.iter_mut().zip(&before) {
-        assert!(worker.is_some() && worker_of(stream) == *worker, "a connection stays where it is");
-    }
-    assert!(Command::new("kill").args(["-HUP", &nginx.0.id().to_string()]).status().unwrap().success());
-    let next = two_workers(&rig, &workers);
-    for _ in 0..40 {
-        assert!(worker(&rig).is_some_and(|worker| next.contains(&worker)));
-    }
-    assert_eq!(received_by_kernel(&rig.wire, "Tcp:", "PassiveOpens"), 0, "connections that the kernel accepted");
-    assert_eq!(Command::new("kill").args(["-QUIT", &nginx.0.id().to_string()]).status().unwrap().code(), Some(0));
-    drop(kept);
-    wait_until("nginx ends", || nginx.0.try_wait().unwrap().is_some());
+    reload_moves_no_connection(&rig, &mut nginx, &workers, || {
+        let began = Instant::now();
+        while began.elapsed() < THREE_REVIEWS {
+            assert!(worker(&rig).is_some_and(|worker| workers.contains(&worker)));
+        }
+    });
 }
 
 #[test]

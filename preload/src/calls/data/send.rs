@@ -11,7 +11,7 @@ use super::control::controls;
 use super::{Target, report_later, target};
 use crate::address::{self, Address};
 use crate::calls::Outcome::{self, Ours, Pass};
-use crate::calls::offload::Act;
+use crate::calls::offload::PeerCall;
 use crate::calls::{self, Direction, epoll_twins, groups, offload};
 use crate::engine::file::{ANY, Owner};
 use crate::engine::table::FileId;
@@ -44,9 +44,9 @@ pub(crate) fn send_controlled(
         Some(Address::Other) => return Pass,
     };
     if let (Err(_), Some(to)) = (&found, to) {
-        let may_send = match Act::of_send(flags) {
-            Act::FastOpen => leave_or_refuse_fast_open(&mut engine, file, to),
-            Act::Send | Act::Connect => Ok(()),
+        let may_send = match PeerCall::of_send(flags) {
+            PeerCall::FastOpen => leave_or_refuse_fast_open(&mut engine, file, to),
+            PeerCall::Send | PeerCall::Connect => Ok(()),
         };
         if let Err(error) = may_send {
             return Ours(Err(error));
