@@ -35,8 +35,8 @@ pub enum ConsumerEvent {
     Malformed,
 }
 
-/// Finds what batches lack, and leaves out what has come before. Each channel is apart, because each
-/// worker of a gateway has a ring.
+/// Finds what batches lack, and leaves out what has come before. Each channel is apart, because
+/// each worker of a gateway has a ring.
 #[derive(Default)]
 pub struct GapDetector {
     channels: BTreeMap<u16, Followed>,

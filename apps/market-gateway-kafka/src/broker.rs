@@ -268,7 +268,7 @@ fn refusal_or_outage(error: Error) -> LinkError {
         Error::ServerError { protocol_error, .. } => {
             LinkError::Refused(io::Error::other(format!("Kafka does not take a message: {protocol_error}")))
         }
-        other => LinkError::Down(io::Error::other(other)),
+        other => LinkError::Down(io::Error::other(cause(&other))),
     }
 }
 
@@ -294,7 +294,13 @@ pub(crate) async fn client(servers: &[String]) -> io::Result<Client> {
         ..BackoffConfig::default()
     };
     let builder = ClientBuilder::new(servers.to_vec()).client_id("wirepath").backoff_config(backoff);
-    builder.build().await.map_err(|error| io::Error::other(format!("{}: {error}", servers.join(","))))
+    builder.build().await.map_err(|error| io::Error::other(cause(&error)))
+}
+
+/// Why, without the client's words about its retries in front.
+fn cause(error: &Error) -> String {
+    let whole = error.to_string();
+    whole.rsplit_once("Source: ").map_or(whole.as_str(), |(_, why)| why).to_owned()
 }
 
 /// The partitions of a topic, in their order. A broker that makes topics that it is asked for makes
@@ -302,7 +308,7 @@ pub(crate) async fn client(servers: &[String]) -> io::Result<Client> {
 pub(crate) async fn partitions(client: &Client, topic: &str) -> io::Result<Vec<Arc<PartitionClient>>> {
     let missing = |error: Error| {
         let make = format!("make it with `kafka-topics.sh --create --topic {topic} --partitions 1`");
-        io::Error::other(format!("the topic {topic} is not there ({error}): {make}"))
+        io::Error::other(format!("the topic {topic} is not there ({}): {make}", cause(&error)))
     };
     let first = client.partition_client(topic, 0, UnknownTopicHandling::Retry).await.map_err(missing)?;
     let topics = client.list_topics().await.map_err(io::Error::other)?;

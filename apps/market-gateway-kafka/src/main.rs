@@ -17,7 +17,7 @@ struct Cli {
     /// The ring that market-gateway writes. Where there is none yet, says so, and waits.
     ring: PathBuf,
     /// Brokers of the cluster to ask first.
-    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', default_value = "127.0.0.1:9092")]
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', default_value = "127.0.0.1:9092", value_parser = parse_server)]
     servers: Vec<String>,
     /// The word for the venue in topics: md.VENUE.events and md.VENUE.quotes.
     #[arg(long, default_value = "venue", value_parser = parse_word)]
@@ -29,6 +29,11 @@ struct Cli {
     /// When the ring ends, or its writer is killed, wait for the next writer and go on.
     #[arg(long)]
     follow: bool,
+}
+
+fn parse_server(text: &str) -> Result<String, String> {
+    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
+    if let Some(Ok(1..)) = port { Ok(text.to_owned()) } else { Err("use HOST:PORT, as kafka1:9092".to_owned()) }
 }
 
 fn main() -> ExitCode {

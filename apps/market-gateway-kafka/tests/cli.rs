@@ -18,11 +18,21 @@ fn program_that_is_interrupted_says_why_there_is_no_broker_and_prints_its_counts
     let mut child = program.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.starts_with("market-gateway-kafka: 127.0.0.1:1: "), "{line}");
+    let why = r#"error connecting to broker "127.0.0.1:1": IO Error: Connection refused (os error 111)"#;
+    assert_eq!(line, format!("market-gateway-kafka: {why}\n"));
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(printed.starts_with("0 records in 0 batches") && output.status.success(), "{printed}");
+}
+
+#[test]
+fn server_without_a_port_is_refused_with_an_example() {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_market-gateway-kafka"));
+    let output = program.args(["/dev/null", "--servers", "kafka1:9092,kafka2"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("'kafka2'") && said.contains("use HOST:PORT, as kafka1:9092"), "{said}");
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]

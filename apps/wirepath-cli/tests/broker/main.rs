@@ -606,8 +606,8 @@ fn two_workers_of_nginx_each_serve_their_share_past_the_kernel_also_after_a_relo
     reload_moves_no_connection(&rig, &mut nginx, &workers, || ());
 }
 
-/// Connections of before, held while `hold` runs and over a reload of nginx, stay with their worker;
-/// new ones are the new workers', and the kernel accepts none. Ends nginx.
+/// Connections of before, held while `hold` runs and over a reload of nginx, stay with their
+/// worker; new ones are the new workers', and the kernel accepts none. Ends nginx.
 fn reload_moves_no_connection(rig: &Rig, nginx: &mut Ended, workers: &BTreeSet<String>, hold: impl FnOnce()) {
     let mut kept: Vec<TcpStream> =
         (0..8).map(|_| rig.wire.far.run(|| TcpStream::connect((OURS, 7_080))).unwrap()).collect();
