@@ -209,7 +209,7 @@ impl ProvenStream {
 
     fn send(&mut self) -> io::Result<()> {
         while !self.to_send.is_empty() {
-            let len = self.stream.write(&self.to_send)?;
+            let len = self.stream.write(&self.to_send).map_err(refused)?;
             self.to_send.drain(..len);
         }
         Ok(())
@@ -228,7 +228,7 @@ impl ProvenStream {
             Ok(0) if room > 0 => return Err(io::Error::other(CLOSED)),
             Ok(len) => self.received.extend_from_slice(&buffer[..len]),
             Err(error) if is_nothing(&error) => (),
-            Err(error) => return Err(error),
+            Err(error) => return Err(refused(error)),
         }
         let (challenge, proof) = self.received.split_at(self.received.len().min(FRAME_LEN));
         if !starts_alike(challenge, &CHALLENGE) || !starts_alike(proof, &PROOF) {
@@ -254,6 +254,15 @@ const RANDOM: &str = "the kernel gives no random bytes to ask for a proof by";
 const NONE: &str = "it proves no secret: give both ends the same `secret_file`";
 const ANOTHER: &str = "its secret is another one: give both ends the same `secret_file`";
 const CLOSED: &str = "it ended before it had proved the secret: have both ends the same `secret_file`?";
+
+/// A peer that is content with no proof closes the connection; where bytes of ours were on their way
+/// then, its kernel resets it.
+fn refused(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => io::Error::other(CLOSED),
+        _ => error,
+    }
+}
 
 fn random() -> Option<[u8; VALUE_LEN]> {
     let mut bytes = [0; VALUE_LEN];
@@ -375,6 +384,38 @@ mod tests {
     fn end_with_another_secret_is_not_heard() {
         let error = heard(Role::Standby, "0123456789abcdeF").expect_err("the secret is another one");
         assert_eq!(error.to_string(), ANOTHER);
+    }
+
+    /// A connection that the other end has closed over bytes that it had not read.
+    #[derive(Debug)]
+    struct Reset;
+
+    impl Read for Reset {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(ErrorKind::ConnectionReset.into())
+        }
+    }
+
+    impl Write for Reset {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Stream for Reset {
+        fn reset(self: Box<Self>) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn end_that_is_reset_before_a_proof_is_told_of_the_secret() {
+        let mut end = ProvenStream::new(Box::new(Reset), secret("0123456789abcdef"), Role::Primary);
+        assert_eq!(end.read(&mut [0; 8]).expect_err("it proves nothing").to_string(), CLOSED);
     }
 
     /// It could have had the primary prove its own challenge.

@@ -259,7 +259,8 @@ fn mirror_is_written_by_the_primary_that_proves_its_secret() {
     let run = ["run", &ours, "--via", "veth0", "--mirror", "rdma://10.9.0.2:9301"];
     for (options, words) in [
         (&[][..], "it asks for a secret"),
-        (&["--secret-file", &another], "the secret"),
+        // It sees the mirror's proof, or the end of the connection before it.
+        (&["--secret-file", &another], "the same `secret_file`"),
         (&["--secret-file", &one], "the mirror's memory is written from now on"),
     ] {
         let (primary, said) = program(&wire, true, &[&run[..], options].concat());
