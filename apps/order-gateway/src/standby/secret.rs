@@ -255,8 +255,8 @@ const NONE: &str = "it proves no secret: give both ends the same `secret_file`";
 const ANOTHER: &str = "its secret is another one: give both ends the same `secret_file`";
 const CLOSED: &str = "it ended before it had proved the secret: have both ends the same `secret_file`?";
 
-/// A peer that is content with no proof closes the connection; where bytes of ours were on their way
-/// then, its kernel resets it.
+/// A peer that is content with no proof closes the connection; where bytes of ours were on their
+/// way then, its kernel resets it.
 fn refused(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => io::Error::other(CLOSED),
