@@ -204,3 +204,36 @@ const QP: [Entry<QpCounters>; 23] = [
     ("cnps_tx", Unit::Packets, |qp| qp.cnps_tx),
     ("cnps_rx", Unit::Packets, |qp| qp.cnps_rx),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row that shows the value of another one would send who reads it to the wrong end.
+    #[test]
+    fn each_row_of_a_queue_pair_has_a_counter_of_its_own() {
+        let mut counters = QpCounters::default();
+        let fields = [
+            &mut counters.packets_rx,
+            &mut counters.packets_tx,
+            &mut counters.retransmits,
+            &mut counters.duplicates,
+            &mut counters.out_of_sequence,
+            &mut counters.stale_responses,
+            &mut counters.dropped,
+            &mut counters.access_violations,
+            &mut counters.timeouts,
+            &mut counters.implied_naks,
+            &mut counters.rnr_naks_rx,
+            &mut counters.rnr_naks_tx,
+        ];
+        for (field, value) in fields.into_iter().zip(1..) {
+            *field = value;
+        }
+        counters.naks_rx = [13, 14, 15, 16];
+        counters.naks_tx = [17, 18, 19, 20];
+        (counters.marked_rx, counters.cnps_tx, counters.cnps_rx) = (21, 22, 23);
+        let shown = QP.map(|(_, _, value)| value(&counters));
+        assert!(shown.into_iter().eq(1..=23), "{shown:?}");
+    }
+}

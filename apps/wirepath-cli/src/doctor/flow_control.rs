@@ -15,7 +15,8 @@ pub(super) fn pauses(inspected: &Inspected) -> Vec<Finding> {
     let (name, Pfc { priorities, received, .. }) = (nic.name(), pfc);
     if priorities == 0 {
         return good(format!(
-            "{name} pauses no priority (PFC): RoCE goes back where a frame is lost, and slows down where switches mark (ECN)"
+            "{name} pauses no priority (PFC): RoCE goes back where a frame is lost, and slows down where switches mark \
+             (ECN) what leaves ECN-capable (`wirepath rdma … --traffic-class 2`)"
         ));
     }
     if priorities & UNTAGGED != 0 {

@@ -9,6 +9,7 @@ use std::time::Instant;
 use ::rdma::out_of_band::pingpong::{PingpongAddress, SRQ_ADDRESSES};
 use ::rdma::out_of_band::{DONE, gid};
 use ::rdma::roce::{CompletionKind, GRH_LEN, Mtu, Path, SendOperation};
+use ::rdma::wire::qpn::Qpn;
 use wirepath::worker::StopFlag;
 
 use super::carried::cable_path;
@@ -129,10 +130,17 @@ fn tell(connection: &mut Connection, ours: &PingpongAddress, service: Service) -
 fn hear(connection: &mut Connection, service: Service) -> Result<PingpongAddress, Box<dyn Error>> {
     let theirs = PingpongAddress::parse(&connection.read()?)?;
     for _ in 1..addresses(service) {
-        connection.read::<{ PingpongAddress::LEN }>()?;
+        refuse_further(&theirs, &PingpongAddress::parse(&connection.read()?)?)?;
     }
     Ok(theirs)
 }
+
+/// Places behind the last queue pair are zeros, and those of a peer of ours are its only one again.
+fn refuse_further(first: &PingpongAddress, other: &PingpongAddress) -> Result<(), &'static str> {
+    if other.qpn == Qpn::new(0) || other == first { Ok(()) } else { Err(FURTHER) }
+}
+
+const FURTHER: &str = "the peer has several queue pairs, and this end has one: give ibv_srq_pingpong `-q 1`";
 
 /// The addresses that each end of a game names.
 const fn addresses(service: Service) -> usize {
@@ -205,4 +213,24 @@ fn interrupted(error: &dyn Error, (count, acknowledged, received): (u32, u32, u3
         return format!("{error}; {why}");
     }
     format!("{error}; of {count} messages each way {acknowledged} were acknowledged, and {received} received")
+}
+
+#[cfg(test)]
+mod tests {
+    use ::rdma::wire::psn::Psn;
+
+    use super::*;
+
+    fn named(qpn: u32) -> PingpongAddress {
+        let gid = gid(Ipv4Addr::new(10, 9, 0, 1));
+        PingpongAddress { lid: 0, qpn: Qpn::new(qpn), psn: Psn::new(5), gid }
+    }
+
+    #[test]
+    fn peer_with_several_queue_pairs_is_told_to_have_one() {
+        assert_eq!(refuse_further(&named(17), &named(18)), Err(FURTHER));
+        for behind_the_last in [named(0), named(17)] {
+            assert_eq!(refuse_further(&named(17), &behind_the_last), Ok(()));
+        }
+    }
 }
