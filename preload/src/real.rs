@@ -11,6 +11,7 @@
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::engine::BEGIN_AGAIN;
 use crate::sys;
 
 /// The words of a command line, or the lines of an environment.
@@ -21,6 +22,8 @@ pub(crate) type Count = isize;
 
 /// Sets `errno` and returns -1.
 pub(crate) fn fail(errno: sockets::Errno) -> Count {
+    // Calls that can begin again do so themselves.
+    let errno = if errno == BEGIN_AGAIN { sockets::Errno(libc::EINTR) } else { errno };
     // SAFETY: libc's `errno` of this thread.
     unsafe { *libc::__errno_location() = errno.0 };
     -1

@@ -4,28 +4,32 @@
 //! look for it now and then, and where it answers each engine is opened anew, and takes its
 //! datagram sockets and listeners up again.
 //!
+//! ```text
+//!   a call begins ──────────────────────▶ look ──▶ opened anew ──▶ its sockets are taken up
+//!   a call that sleeps begins again, ──────┘            │
+//!   twice a second in one thread                        └──▶ the calls of all other threads begin
+//!                                                            again, with the time that they have left
+//! ```
+//!
 //! An engine waits for that until the program has closed the connections that have ended, because
-//! their descriptors name them, has read what came by the old queue, and has no thread that sleeps
-//! in a call. A thread that is between two looks of a call meanwhile gets `EINTR`.
+//! their descriptors name them, and has read what came by the old queue.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sockets::{Kind, Ready, SocketId};
+use sockets::{Errno, Kind, Ready, SocketId};
 use wirepath::device::af_xdp::does_broker_answer;
 use wirepath::worker::broker::ports_of_kernels_connections;
 
 use super::listener::{self, MAY_BE_IDLE_IN_SETS};
-use super::{begin_connect, keep, left, offload};
+use super::{Outcome, keep, left, offload};
 use crate::engine::file::FileKind;
 use crate::engine::group::Engines;
 use crate::engine::table::FileId;
-use crate::engine::wait::readable;
-use crate::engine::{self, Engine, State, thread};
+use crate::engine::wait::{Blocking, LOOK_FOR_BROKER_EVERY, readable};
+use crate::engine::{self, BEGIN_AGAIN, Engine, State, thread};
 use crate::{config, sys};
 
-/// Time between two looks for the broker: each is a connection to it.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// A broker that is not busy answers in less. The program's call waits so long for one that is
 /// stopped.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(20);
@@ -34,6 +38,33 @@ const ANSWERS_WITHIN: Duration = Duration::from_millis(20);
 /// meanwhile for this process or for another one that shares the listener: they would be reset if
 /// the frames of the port came here again.
 const HAS_CONNECTIONS: &str = "the kernel has connections at its port, of the time without a broker";
+
+/// A call on a file that may wait. It begins again each time that its wait ends so that it looks for
+/// the broker, and after another thread has found it.
+#[inline]
+pub(super) fn call_through<T>(file: FileId, mut call: impl FnMut() -> Outcome<T>) -> Outcome<T> {
+    let mut done = call();
+    while matches!(done, Outcome::Ours(Err(BEGIN_AGAIN))) {
+        left::take_up_if_left(file);
+        done = thread::begin_again(&mut call);
+    }
+    done
+}
+
+/// The same of a wait that has no file of its own, or several.
+#[inline]
+pub(super) fn wait_through<T>(
+    blocking: &mut Blocking,
+    mut wait: impl FnMut(&mut Blocking) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let mut done = wait(blocking);
+    while matches!(done, Err(BEGIN_AGAIN)) {
+        look_for_broker();
+        blocking.begin_again();
+        done = wait(blocking);
+    }
+    done
+}
 
 /// A call begins, and an engine may have lost its broker.
 #[cold]
@@ -52,21 +83,23 @@ pub(super) fn look_for_broker() {
     if !may_all_begin_anew(&mut engines) {
         return;
     }
-    let mut files = Vec::new();
+    let (mut files, mut is_back) = (Vec::new(), false);
     for engine in engines.iter_mut().filter(|engine| engine.is_open()) {
         files.append(&mut give_up(engine));
         engine.close();
         match offload::open_anew(engine) {
-            Ok(()) => config::say(format_args!(
-                "the broker of {} is there again",
-                config::get().map_or("", |config| config.port.interface())
-            )),
+            Ok(()) => is_back = true,
             Err(why) => config::say(format_args!("{why}; the program's sockets are the kernel's from now on")),
         }
     }
     leave_listeners_with_connections(&mut engines, &mut files);
     drop(engines);
-    files.into_iter().for_each(take_up);
+    // One that cannot be offloaded again stays with the kernel. Another thread may have been faster.
+    files.into_iter().for_each(|file| _ = listener::begin_to_accept(file));
+    if is_back {
+        let interface = config::get().map_or("", |config| config.port.interface());
+        config::say(format_args!("the broker of {interface} is there again"));
+    }
 }
 
 /// No lock, which a child would find taken where another thread of its parent was here at the
@@ -76,7 +109,7 @@ fn is_due() -> bool {
     static LOOKED_NS: AtomicU64 = AtomicU64::new(0);
     let now = engine::system_ns().max(1);
     let looked = LOOKED_NS.load(Ordering::Relaxed);
-    let is_due = looked == 0 || u128::from(now.saturating_sub(looked)) >= LOOK_EVERY.as_nanos();
+    let is_due = looked == 0 || u128::from(now.saturating_sub(looked)) >= LOOK_FOR_BROKER_EVERY.as_nanos();
     is_due && LOOKED_NS.compare_exchange(looked, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
@@ -116,7 +149,6 @@ fn may_begin_anew(engine: &mut Engine) -> bool {
         State::Closed | State::Failed => true,
         State::Open(_) => {
             engine.awaits_broker()
-                && !engine.has_waiters()
                 && engine.files.streams().is_empty()
                 && !ours(engine).into_iter().any(|(file, id)| has_more(engine, file, id))
         }
@@ -179,29 +211,4 @@ fn leave_listeners_with_connections(engines: &mut Engines, files: &mut Vec<FileI
         let _ = keep(engine, file, HAS_CONNECTIONS);
         false
     });
-}
-
-/// Offloads a socket again, unless another thread has done that meanwhile. Where that fails it
-/// stays with the kernel.
-fn take_up(file: FileId) {
-    let peer = {
-        let mut engine = engine::enter(file);
-        let Ok(twin) = engine.files.twin(file) else { return };
-        match engine.files.socket(file) {
-            Ok(socket) if socket.is_left => offload::peer_of(twin),
-            _ => None,
-        }
-    };
-    let Some(peer) = peer else {
-        let _ = listener::begin_to_accept(file);
-        return;
-    };
-    if let Ok(socket) = engine::enter(file).files.socket(file) {
-        socket.set_left(false);
-    }
-    if begin_connect(file, peer).is_err() {
-        let mut engine = engine::enter(file);
-        offload::give_back(&mut engine, file);
-        let _ = keep(&mut engine, file, left::NOT_AGAIN);
-    }
 }

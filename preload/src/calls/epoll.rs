@@ -7,9 +7,9 @@ use std::time::Duration;
 use sockets::{Errno, Ready, SocketId};
 
 use crate::calls::epoll_twins::{control_twin, leave_errors_of_twins, settle_one_shots, silence_twins};
-use crate::calls::listener;
 use crate::calls::member::{State, state_of};
 use crate::calls::offload::{set_of, watched};
+use crate::calls::{back, listener};
 use crate::engine::file::{FileKind, Owner, Watch};
 use crate::engine::group::{EngineMask, Engines};
 use crate::engine::sets;
@@ -127,7 +127,23 @@ pub(crate) fn wait_for_events(
     if events.is_empty() {
         return Some(Err(Errno::EINVAL));
     }
-    listener::begin_to_accept_in(file);
+    let mut blocking = Blocking::of_poll(timeout);
+    let count = back::wait_through(&mut blocking, |blocking| {
+        listener::begin_to_accept_in(file);
+        wait_until(blocking, epfd, file, events)
+    });
+    Some(match count {
+        Err(Errno::EAGAIN) => Ok(0),
+        done => done,
+    })
+}
+
+fn wait_until(
+    blocking: &mut Blocking,
+    epfd: c_int,
+    file: FileId,
+    events: &mut [libc::epoll_event],
+) -> Result<usize, Errno> {
     // Another thread may add offloaded sockets or descriptors of the kernel while this one waits.
     let kernel = [readable(epfd)];
     let waits = Waits {
@@ -137,7 +153,7 @@ pub(crate) fn wait_for_events(
         listeners: &[],
         kernel: &kernel,
     };
-    let count = wait::until_any(&mut Blocking::of_poll(timeout), &waits, |engines, sides| {
+    wait::until_any(blocking, &waits, |engines, sides| {
         let set = sets::of(file, |set| set.view())?;
         if set.has_failed {
             return Err(Errno(libc::EIO));
@@ -173,10 +189,6 @@ pub(crate) fn wait_for_events(
             engines.iter_mut().filter(|engine| engine.has_sleeper_on(file)).for_each(|engine| engine.pass_on(file));
         }
         if count > 0 { Ok(count) } else { Err(Errno::EAGAIN) }
-    });
-    Some(match count {
-        Err(Errno::EAGAIN) => Ok(0),
-        done => done,
     })
 }
 

@@ -13,7 +13,7 @@ use sockets::{Errno, Kind, SocketId};
 use wirepath::time::Duration;
 
 use super::listener::{ELSEWHERE, MAY_BE_IDLE_IN_SETS};
-use super::{back, keep, offload, ports};
+use super::{back, begin_connect, keep, offload, ports};
 use crate::engine::Engine;
 use crate::engine::file::{self, FileKind, Unread};
 use crate::engine::group::Engines;
@@ -79,10 +79,13 @@ pub(super) const NOT_AGAIN: &str = "given up before a fork or for a new broker, 
 pub(super) fn take_up(engine: &mut Engine, file: FileId) -> Result<(), Errno> {
     engine.files.socket(file)?.set_left(false);
     let twin = engine.files.twin(file)?;
-    match ports::bind_datagrams(engine, file, twin) {
-        Ok(()) => (),
-        Err(Errno::EADDRINUSE) => keep(engine, file, ELSEWHERE)?,
-        Err(_) => keep(engine, file, NOT_AGAIN)?,
+    let taken = match offload::peer_of(twin) {
+        Some(peer) => begin_connect(engine, file, peer).map(|_| ()),
+        None => ports::bind_datagrams(engine, file, twin),
+    };
+    if let Err(error) = taken {
+        offload::give_back(engine, file);
+        keep(engine, file, if error == Errno::EADDRINUSE { ELSEWHERE } else { NOT_AGAIN })?;
     }
     put_unread(engine, file);
     engine.files.mark(file);

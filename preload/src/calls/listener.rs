@@ -24,7 +24,8 @@ use sockets::{Errno, Kind, Options, Ready, SocketId};
 use super::epoll_twins::{find_reported, hear_twin, watches_of};
 use super::ports::bind_twin;
 use super::{
-    Direction, IPV6, Outcome, blocking, close, close_file, has_lost_interface, inherited, keep, left, offload, ours_of,
+    Direction, IPV6, Outcome, back, blocking, close, close_file, has_lost_interface, inherited, keep, left, offload,
+    ours_of,
 };
 use crate::address::Family;
 use crate::engine::file::{ANY, File, FileKind, Owner, Replica, Socket, Watch};
@@ -450,6 +451,11 @@ pub(crate) fn accept(file: FileId, flags: c_int) -> Outcome<Accepted> {
     if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
         return Ours(Err(Errno::EINVAL));
     }
+    back::call_through(file, || accept_by_any(file, flags))
+}
+
+/// By whichever of its listeners has a connection first.
+fn accept_by_any(file: FileId, flags: c_int) -> Outcome<Accepted> {
     if let Err(error) = begin_to_accept(file) {
         return Ours(Err(error));
     }

@@ -94,7 +94,8 @@ pub(crate) fn connect(file: FileId, remote: &[u8]) -> Outcome<()> {
             return Pass;
         }
     };
-    match begin_connect(file, remote) {
+    let begun = begin_connect(&mut engine::enter(file), file, remote);
+    match begun {
         Ok(Some((id, Kind::Stream))) => match finish_connect(file, id, remote) {
             Err(error) if may_try_kernel(file, error) => Pass,
             done => Ours(done.inspect_err(|error| scarce::say_of(*error))),
@@ -153,43 +154,42 @@ fn has_lost_interface(engine: &mut Engine, file: FileId, error: Errno) -> bool {
 }
 
 /// Offloads the socket if the rules say so, and connects it unless that takes a handshake.
-fn begin_connect(file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId, Kind)>, Errno> {
-    let mut engine = engine::enter(file);
+fn begin_connect(engine: &mut Engine, file: FileId, remote: SocketAddrV4) -> Result<Option<(SocketId, Kind)>, Errno> {
     let twin = engine.files.twin(file)?;
     let (kind, family, ours) = {
         let socket = engine.files.socket(file)?;
         (socket.kind, socket.family, socket.ours())
     };
     if let Some(id) = ours
-        && is_left_by_rule(&mut engine, file, id, remote)?
+        && is_left_by_rule(engine, file, id, remote)?
     {
-        offload::give_back(&mut engine, file);
-        keep(&mut engine, file, BY_RULE)?;
+        offload::give_back(engine, file);
+        keep(engine, file, BY_RULE)?;
         return Ok(None);
     }
     let id = match ours {
         Some(id) if kind == Kind::Stream => return Ok(Some((id, kind))),
-        Some(id) if !leaves_by_ours(&mut engine, file, id, remote)? => {
+        Some(id) if !leaves_by_ours(engine, file, id, remote)? => {
             // The new peer is reached by another interface.
-            offload::give_back(&mut engine, file);
-            keep(&mut engine, file, offload::BY_ANOTHER)?;
+            offload::give_back(engine, file);
+            keep(engine, file, offload::BY_ANOTHER)?;
             return Ok(None);
         }
         Some(id) => id,
         None => {
             let traffic = if kind == Kind::Stream { Traffic::TcpClient } else { Traffic::UdpConnect };
             let local = offload::name_of(twin).unwrap_or(ANY);
-            if !offload::is_ours(&mut engine, file, traffic, local, Some(remote))? {
+            if !offload::is_ours(engine, file, traffic, local, Some(remote))? {
                 // The socket stays with the kernel for good.
-                epoll_twins::leave_to_kernel(&mut engine, file);
+                epoll_twins::leave_to_kernel(engine, file);
                 return Ok(None);
             }
             let local = match kind {
-                Kind::Stream => ports::bind_stream(&mut engine, twin, family, remote)?,
+                Kind::Stream => ports::bind_stream(engine, twin, family, remote)?,
                 Kind::Datagram => ports::bind_twin(twin, family, offload::name_of(twin).unwrap_or(ANY))?,
             };
             // The kernel reassembles datagrams that come in fragments, also those of one peer.
-            offload::take(&mut engine, file, Some(local), kind == Kind::Datagram)?
+            offload::take(engine, file, Some(local), kind == Kind::Datagram)?
         }
     };
     if kind == Kind::Datagram {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sockets::{Errno, Kind, Ready};
 
 use crate::calls::member::{Member, State, state_of};
-use crate::calls::{error_queue, listener};
+use crate::calls::{back, error_queue, listener};
 use crate::engine::file::Owner;
 use crate::engine::group::{EngineMask, Engines};
 use crate::engine::sets;
@@ -17,6 +17,14 @@ use crate::sys;
 
 /// `poll`: returns how many of `fds` have events.
 pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Result<usize, Errno> {
+    let mut blocking = Blocking::of_poll(timeout);
+    match back::wait_through(&mut blocking, |blocking| poll_until(blocking, fds)) {
+        Err(Errno::EAGAIN) => Ok(0),
+        done => done,
+    }
+}
+
+fn poll_until(blocking: &mut Blocking, fds: &mut [libc::pollfd]) -> Result<usize, Errno> {
     let (rooms, sets) = rooms_of(fds);
     let (mut members, mut known) = first_members(rooms, fds);
     let kernel = kernel_side(fds, &members);
@@ -33,7 +41,7 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Resul
     });
     let waits = Waits { engines, sets: &sets, interest, listeners: &listeners, kernel: &kernel };
     let mut polled = kernel.clone();
-    let ready = wait::until_any(&mut Blocking::of_poll(timeout), &waits, |engines, sides| {
+    wait::until_any(blocking, &waits, |engines, sides| {
         let now = offloads(engines, rooms);
         if now != known
             && let Ok(anew) = members_of(engines, fds)
@@ -50,11 +58,7 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Resul
             count = look_at_kernel(engines, fds, &members, &mut polled)?;
         }
         if count > 0 { Ok(count) } else { Err(Errno::EAGAIN) }
-    });
-    match ready {
-        Err(Errno::EAGAIN) => Ok(0),
-        done => done,
-    }
+    })
 }
 
 /// The engines of the files among these descriptors that are sockets, which may be offloaded while

@@ -528,12 +528,22 @@ impl Engine {
 /// a socket of before.
 static BEGUN_ANEW: AtomicU32 = AtomicU32::new(0);
 
+/// The call begins again, as after Linux's error of this number (`ERESTARTNOINTR`), because it is
+/// time to look for the broker, or because an engine was opened anew. No program sees it.
+pub(crate) const BEGIN_AGAIN: Errno = Errno(513);
+
+/// How often an engine was opened anew so far.
+#[inline]
+pub(crate) fn count_begun_anew() -> u32 {
+    BEGUN_ANEW.load(Ordering::Relaxed)
+}
+
 /// What a call returns that has waited: one that began with the number of a socket of before begins
 /// again. A thread is in one such call at most, so each is told so once: a number that is wrong for
 /// good must not have a program try again for ever.
 pub(crate) fn of_today<T>(done: Result<T, Errno>) -> Result<T, Errno> {
     match done {
-        Err(Errno::EBADF) if is_first_since(BEGUN_ANEW.load(Ordering::Relaxed)) => Err(Errno(libc::EINTR)),
+        Err(Errno::EBADF) if is_first_since(count_begun_anew()) => Err(BEGIN_AGAIN),
         done => done,
     }
 }
@@ -614,7 +624,7 @@ mod tests {
             engine.awaits_broker = true;
             file::begin_to_await_broker();
             engine.forget_loss();
-            assert_eq!(call(), Err(Errno(libc::EINTR)));
+            assert_eq!(call(), Err(BEGIN_AGAIN));
             assert_eq!([call(), call()], [Err(Errno::EBADF); 2]);
         }
     }

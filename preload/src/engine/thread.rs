@@ -42,12 +42,21 @@ pub(crate) struct Thread {
     watches_in: Cell<EngineMask>,
     /// Events of its last wait that it may still answer: frames of its calls wait for the last one.
     answers_left: Cell<u32>,
-    /// What the last wait with a timeout has left of that, and whether the call has begun anew
-    /// since.
+    /// What the last wait with a timeout has left of that, and how the call has begun since.
     time_left: Cell<Option<Duration>>,
-    is_resumed: Cell<bool>,
+    begun: Cell<Begun>,
     /// Memory that it keeps for its next calls.
     pub(crate) cache: Cache,
+}
+
+/// How a call has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begun {
+    First,
+    /// Anew, maybe after a wait, whose time counts.
+    Resumed,
+    /// Again after a wait: what has interrupted that interrupts the call.
+    Again,
 }
 
 thread_local! {
@@ -67,7 +76,7 @@ thread_local! {
             watches_in: Cell::new(EngineMask::NONE),
             answers_left: Cell::new(0),
             time_left: Cell::new(None),
-            is_resumed: Cell::new(false),
+            begun: Cell::new(Begun::First),
             cache: Cache::new(),
         }
     };
@@ -244,7 +253,9 @@ pub(crate) fn is_inside() -> bool {
 /// Begins a call: handlers that run from now on interrupt it.
 pub(crate) fn begin_call() {
     test_cancel();
-    forget_handlers();
+    if with(|thread| thread.begun.get()) != Some(Begun::Again) {
+        forget_handlers();
+    }
 }
 
 /// Handlers that have run by now interrupt no wait.
@@ -262,15 +273,24 @@ pub(crate) fn set_time_left(left: Option<Duration>) {
 
 /// Makes a call anew that may have waited: what its last wait has left is all the time that it has.
 pub(crate) fn resume<T>(again: impl FnOnce() -> T) -> T {
-    with(|thread| thread.is_resumed.set(true));
-    let done = again();
-    with(|thread| thread.is_resumed.set(false));
+    begin(Begun::Resumed, again)
+}
+
+/// The same of a call that has waited: a handler that has run since it first began interrupts it.
+pub(crate) fn begin_again<T>(again: impl FnOnce() -> T) -> T {
+    begin(Begun::Again, again)
+}
+
+fn begin<T>(begun: Begun, call: impl FnOnce() -> T) -> T {
+    with(|thread| thread.begun.set(begun));
+    let done = call();
+    with(|thread| thread.begun.set(Begun::First));
     done
 }
 
 /// The timeout of a call, or what its first part has left of it.
 pub(crate) fn timeout_of_call(timeout: Option<Duration>) -> Option<Duration> {
-    let left = with(|thread| if thread.is_resumed.get() { thread.time_left.get() } else { None }).flatten();
+    let left = with(|thread| if thread.begun.get() == Begun::First { None } else { thread.time_left.get() }).flatten();
     timeout.map(|timeout| left.map_or(timeout, |left| left.min(timeout)))
 }
 
@@ -281,18 +301,18 @@ pub(crate) struct Interruption {
     caught: bool,
     restarts: bool,
     time_left: Option<Duration>,
-    is_resumed: bool,
+    begun: Begun,
 }
 
 /// Records that a handler runs. The result is to be noted again when the handler returns, because
 /// calls of its own change it.
 pub(crate) fn note_handler(restarts: bool) -> Interruption {
     let restarts = with(|thread| thread.restarts.get() && restarts).unwrap_or(restarts);
-    let (time_left, is_resumed) =
-        with(|thread| (thread.time_left.get(), thread.is_resumed.get())).unwrap_or((None, false));
-    let interruption = Interruption { caught: true, restarts, time_left, is_resumed };
+    let (time_left, begun) =
+        with(|thread| (thread.time_left.get(), thread.begun.get())).unwrap_or((None, Begun::First));
+    let interruption = Interruption { caught: true, restarts, time_left, begun };
     // Calls of the handler have timeouts of their own.
-    note_interruption(Interruption { is_resumed: false, ..interruption });
+    note_interruption(Interruption { begun: Begun::First, ..interruption });
     interruption
 }
 
@@ -302,7 +322,7 @@ pub(crate) fn note_interruption(interruption: Interruption) {
         thread.caught.set(interruption.caught);
         thread.restarts.set(interruption.restarts);
         thread.time_left.set(interruption.time_left);
-        thread.is_resumed.set(interruption.is_resumed);
+        thread.begun.set(interruption.begun);
         // It may be about to sleep, and a call of the handler may have taken what wakes it.
         if thread.eventfd.get() != 0 {
             let _ = sys::write(thread.eventfd.get(), &1_u64.to_ne_bytes());

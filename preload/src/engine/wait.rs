@@ -25,17 +25,27 @@ pub(crate) struct Blocking {
     /// A handler with `SA_RESTART` does not end the call (man 7 signal: calls with a timeout,
     /// `poll`, `select` and epoll end all the same).
     pub(crate) restarts: bool,
+    /// How often an engine had been opened anew: the numbers of sockets that the call has are of
+    /// then.
+    begun_anew: u32,
 }
 
 impl Blocking {
     /// The blocking of a socket's call with this timeout.
     pub(crate) fn of_socket(is_nonblocking: bool, timeout: Option<Duration>) -> Self {
-        Self { is_nonblocking, timeout, restarts: timeout.is_none() }
+        Self { is_nonblocking, timeout, restarts: timeout.is_none(), begun_anew: engine::count_begun_anew() }
     }
 
     /// The blocking of `poll` and its family.
     pub(crate) fn of_poll(timeout: Option<Duration>) -> Self {
-        Self { is_nonblocking: timeout == Some(Duration::ZERO), timeout, restarts: false }
+        let is_nonblocking = timeout == Some(Duration::ZERO);
+        Self { is_nonblocking, timeout, restarts: false, begun_anew: engine::count_begun_anew() }
+    }
+
+    /// The call [begins again](engine::BEGIN_AGAIN), with the time that it has left.
+    pub(crate) fn begin_again(&mut self) {
+        self.is_nonblocking |= self.timeout == Some(Duration::ZERO);
+        self.begun_anew = engine::count_begun_anew();
     }
 
     /// Bytes have moved: a handler ends the call from now on, whatever its flags, and the call
@@ -97,7 +107,8 @@ impl Waits<'_> {
 /// `kernel` wake the thread too.
 ///
 /// # Errors
-/// The error of the attempt; `EAGAIN` after the timeout; `EINTR`.
+/// The error of the attempt; `EAGAIN` after the timeout; `EINTR`;
+/// [`BEGIN_AGAIN`](engine::BEGIN_AGAIN).
 pub(crate) fn until<T>(
     blocking: &mut Blocking,
     number: usize,
@@ -140,6 +151,9 @@ fn attempt_until<T>(
         let numbers = waits.engines();
         let spins = {
             let mut engines = Engines::enter(numbers);
+            if blocking.begun_anew != engine::count_begun_anew() {
+                return finish(engines, waited_in, Err(engine::BEGIN_AGAIN));
+            }
             let sides = if has_slept { Sides::Both } else { next_sides(&engines.first) };
             let done = match attempt_and_turn_all(&mut engines, sides, &mut attempt) {
                 // A call returns `EAGAIN` only after it has checked both sides.
@@ -159,6 +173,9 @@ fn attempt_until<T>(
             }
             if thread::is_interrupted(blocking.restarts) {
                 return finish(engines, waited_in, Err(Errno(libc::EINTR)));
+            }
+            if has_slept && engines.iter_mut().any(|engine| engine.awaits_broker()) {
+                return finish(engines, waited_in, Err(engine::BEGIN_AGAIN));
             }
             let left = blocking.timeout.map(|timeout| timeout.saturating_sub(Duration::from_nanos(so_far)));
             if left == Some(Duration::ZERO) {
@@ -342,6 +359,7 @@ impl<'a> Waiting<'a> {
         // A device without a descriptor is polled; so is everything by a thread that has none.
         let nap = match (self.eventfd, how.fd) {
             (None, _) => Some(NO_WAKEUP_SLEEP_NS),
+            (Some(_), _) if engine.awaits_broker() => Some(LOOK_FOR_BROKER_EVERY.as_nanos() as u64),
             (Some(_), None) if engine.is_open() && !engine.is_gone => Some(POLL_SLEEP_NS),
             (Some(_), _) => None,
         };
@@ -401,6 +419,9 @@ impl Drop for Waiting<'_> {
 
 /// How long a thread sleeps on a device that has no descriptor, before it polls again.
 const POLL_SLEEP_NS: u64 = 50_000;
+/// Time between two looks whether another broker answers, where one has ended: each is a connection
+/// to it.
+pub(crate) const LOOK_FOR_BROKER_EVERY: Duration = Duration::from_millis(500);
 /// The sleep of a thread for which there is no descriptor.
 const NO_WAKEUP_SLEEP_NS: u64 = 5_000_000;
 

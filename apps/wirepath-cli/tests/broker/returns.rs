@@ -179,6 +179,61 @@ fn program_whose_interface_is_made_anew_without_a_broker_says_so_and_stays_the_k
     drop(end(program));
 }
 
+/// Four threads, each of which sleeps in its call until there is something: one that answers
+/// callers, and three that echo datagrams of a port each. A line says which error one has had.
+const SLEEPERS: &str = "\
+import errno, os, select, socket, threading
+def told(line): os.write(1, line.encode() + b'\\n')
+def bound(port):
+    own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    own.bind(('', port))
+    return own
+def echo(own, sleep):
+    while True:
+        sleep()
+        try: own.sendto(*own.recvfrom(2048))
+        except OSError as error: told(errno.errorcode[error.errno])
+listener = socket.create_server(('', 7005))
+by_poll, by_epoll = select.poll(), select.epoll()
+receives, polls, epolls = bound(7006), bound(7007), bound(7008)
+by_poll.register(polls, select.POLLIN)
+by_epoll.register(epolls, select.EPOLLIN)
+for own, sleep in (receives, lambda: None), (polls, by_poll.poll), (epolls, by_epoll.poll):
+    threading.Thread(target=echo, args=(own, sleep)).start()
+told('ready')
+while True: listener.accept()[0].sendall(b'served')
+";
+
+#[test]
+fn threads_that_sleep_in_calls_are_on_wirepath_again_once_their_broker_is_there_again() {
+    let test = "threads_that_sleep_in_calls_are_on_wirepath_again_once_their_broker_is_there_again";
+    if !has_program(test, "python3") {
+        return;
+    }
+    let Some(mut rig) = Rig::new(test) else { return };
+    let mut program = rig.start(SERVED, &["python3", "-c", SLEEPERS]);
+    let told = told_by(&mut program);
+    let mut said = BufReader::new(program.stdout.take().unwrap());
+    assert_eq!(next_line(&mut said), "ready\n");
+    let all_serve = |rig: &Rig| {
+        serves(rig);
+        [7_006, 7_007, 7_008].into_iter().for_each(|port| echoes_on_wirepath(rig, port));
+    };
+    all_serve(&rig);
+    let before = by_kernel(&rig);
+
+    rig.kill_broker();
+    (0..3).for_each(|_| assert_eq!(next_line(&mut said), "ENETDOWN\n"));
+    (rig.broker, rig.log) = start_broker(&rig.wire, &rig.folder, &rig.port, &[]);
+    // Nothing comes for the program meanwhile, which would end one of the calls.
+    wait_until("a thread that sleeps has found the broker", || {
+        told.lock().unwrap().contains(&format!("the broker of {NEAR} is there again"))
+    });
+    all_serve(&rig);
+    assert_eq!(by_kernel(&rig), before, "datagrams, callers and calls that the kernel has had");
+    drop(end(program));
+}
+
 /// What a program writes to standard error, as it comes.
 fn told_by(program: &mut Child) -> Arc<Mutex<String>> {
     let told = Arc::new(Mutex::new(String::new()));

@@ -12,7 +12,7 @@ use super::waiting::{least_of, receive_in_time};
 use super::{Target, has_input, target};
 use crate::address::Family;
 use crate::calls::Outcome::{self, Ours, Pass};
-use crate::calls::error_queue;
+use crate::calls::{back, error_queue};
 use crate::engine::table::FileId;
 use crate::engine::wait::{self, Sides};
 use crate::engine::{self, Engine, EngineGuard, thread};
@@ -44,20 +44,23 @@ impl Received {
 pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome<Received> {
     thread::test_cancel();
     match flags {
-        _ if flags & libc::MSG_OOB != 0 => return Ours(Err(Errno::EINVAL)),
+        _ if flags & libc::MSG_OOB != 0 => Ours(Err(Errno::EINVAL)),
         _ if flags & libc::MSG_ERRQUEUE != 0 => {
             let Some(received) = error_queue::receive(file, parts) else { return Pass };
-            return Ours(received.map(|received| Received {
+            Ours(received.map(|received| Received {
                 len: received.len,
                 info: None,
                 name: received.destination,
                 family: received.family,
                 flags: libc::MSG_ERRQUEUE,
                 has_control: false,
-            }));
+            }))
         }
-        _ => (),
+        _ => back::call_through(file, || receive_bytes(file, parts, flags)),
     }
+}
+
+fn receive_bytes(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome<Received> {
     let (target, least, first) = {
         let mut engine = engine::enter(file);
         let Ok(target) = target(&mut engine, file) else { return Pass };

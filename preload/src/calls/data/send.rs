@@ -12,7 +12,7 @@ use super::{Target, report_later, target};
 use crate::address::{self, Address};
 use crate::calls::Outcome::{self, Ours, Pass};
 use crate::calls::offload::PeerCall;
-use crate::calls::{self, Direction, epoll_twins, groups, offload};
+use crate::calls::{self, Direction, back, epoll_twins, groups, offload};
 use crate::engine::file::{ANY, Owner};
 use crate::engine::table::FileId;
 use crate::engine::wait::{self, Sides};
@@ -33,6 +33,10 @@ pub(crate) fn send_controlled(
     control: &[u8],
 ) -> Outcome<usize> {
     thread::test_cancel();
+    back::call_through(file, || send_parts(file, parts, to, flags, control))
+}
+
+fn send_parts(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags: c_int, control: &[u8]) -> Outcome<usize> {
     let mut engine = engine::enter(file);
     let mut found = target(&mut engine, file);
     let name = to;

@@ -9,7 +9,7 @@ use sockets::{Errno, Kind, Ready};
 
 use super::receive::{Received, receive_once};
 use super::{Target, has_input, report_later};
-use crate::calls::{self, Direction, offload};
+use crate::calls::{self, Direction, back, offload};
 use crate::engine::file::Owner;
 use crate::engine::table::FileId;
 use crate::engine::wait::{self, Blocking, Sides, readable};
@@ -195,10 +195,12 @@ pub(crate) fn await_owner(file: FileId, flags: c_int) -> Result<(), Errno> {
     thread::test_cancel();
     thread::begin_call();
     let mut blocking = Blocking::of_socket(false, sys::receive_timeout(twin));
-    wait::until(&mut blocking, file.room(), WaitFor::Any, &[readable(twin)], |engine, _| {
-        if is_undecided(engine) && sys::ppoll(&mut [readable(twin)], Some(0)) == Ok(0) {
-            return Err(Errno::EAGAIN);
-        }
-        Ok(())
+    back::wait_through(&mut blocking, |blocking| {
+        wait::until(blocking, file.room(), WaitFor::Any, &[readable(twin)], |engine, _| {
+            if is_undecided(engine) && sys::ppoll(&mut [readable(twin)], Some(0)) == Ok(0) {
+                return Err(Errno::EAGAIN);
+            }
+            Ok(())
+        })
     })
 }
