@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::io;
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -11,11 +11,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
 use rustix::net::sockopt::{
-    set_socket_linger, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, set_tcp_user_timeout,
+    set_ip_add_source_membership, set_socket_linger, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force,
+    set_tcp_user_timeout,
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::error::Error;
+use crate::feed_line::{FeedLine, FeedSocket};
 use crate::helper::Helper;
 use crate::host::{Host, Listener, Stream, Waits};
 use crate::stamps;
@@ -232,28 +234,39 @@ pub fn listen(address: SocketAddrV4) -> io::Result<Box<dyn Listener>> {
     Ok(Box::new(listener))
 }
 
-/// Joins each line's group on an interface.
+/// Joins each line's group on its interface, for packets of its sources alone where it names some
+/// (RFC 4607).
 ///
 /// # Errors
 ///
 /// The port is taken, or no interface has the address: which line, and where to look.
-pub fn join(lines: impl IntoIterator<Item = (SocketAddrV4, Ipv4Addr)>) -> Result<Vec<UdpSocket>, Error> {
-    let join = |(group, interface): (SocketAddrV4, Ipv4Addr)| -> io::Result<UdpSocket> {
-        // Bound to the group, so that other groups of the port are not received.
-        let socket = UdpSocket::bind(group)?;
-        socket.join_multicast_v4(group.ip(), &interface)?;
-        socket.set_nonblocking(true)?;
-        // As much as the machine allows: what comes while the thread has no core waits there.
-        if set_socket_recv_buffer_size_force(&socket, FEED_BUFFER_LEN).is_err() {
-            set_socket_recv_buffer_size(&socket, FEED_BUFFER_LEN)?;
-        }
-        Ok(socket)
-    };
-    let failed = |(group, interface), error| {
+pub fn join(lines: impl IntoIterator<Item = FeedLine>) -> Result<Vec<FeedSocket>, Error> {
+    let failed = |FeedLine { group, interface, .. }: &FeedLine, error| {
         let way_on = "`interface` is an address of this machine, as `ip -4 address` lists them";
         Error::failed(format!("cannot join the feed {group} on {interface}: {error}; {way_on}"))
     };
-    lines.into_iter().map(|line| join(line).map_err(|error| failed(line, error))).collect()
+    let join = |line: FeedLine| {
+        let socket = join_line(&line).map_err(|error| failed(&line, error))?;
+        Ok(FeedSocket::new(socket, line.sources))
+    };
+    lines.into_iter().map(join).collect()
+}
+
+fn join_line(FeedLine { group, interface, sources }: &FeedLine) -> io::Result<UdpSocket> {
+    // Bound to the group, so that other groups of the port are not received.
+    let socket = UdpSocket::bind(group)?;
+    if sources.is_empty() {
+        socket.join_multicast_v4(group.ip(), interface)?;
+    }
+    for source in sources {
+        set_ip_add_source_membership(&socket, group.ip(), interface, source)?;
+    }
+    socket.set_nonblocking(true)?;
+    // As much as the machine allows: what comes while the thread has no core waits there.
+    if set_socket_recv_buffer_size_force(&socket, FEED_BUFFER_LEN).is_err() {
+        set_socket_recv_buffer_size(&socket, FEED_BUFFER_LEN)?;
+    }
+    Ok(socket)
 }
 
 /// Has the kernel stamp each packet of the lines when it comes.
@@ -261,12 +274,14 @@ pub fn join(lines: impl IntoIterator<Item = (SocketAddrV4, Ipv4Addr)>) -> Result
 /// # Errors
 ///
 /// It cannot.
-pub fn stamp_received(lines: &[UdpSocket]) -> io::Result<()> {
-    lines.iter().try_for_each(stamps::stamp_received)
+pub fn stamp_received(lines: &[FeedSocket]) -> io::Result<()> {
+    lines.iter().try_for_each(FeedSocket::stamp_received)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use rustix::net::sockopt::tcp_user_timeout;
 
     use super::*;

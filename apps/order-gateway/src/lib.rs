@@ -20,6 +20,7 @@ mod core;
 pub mod drop_copy;
 mod error;
 mod feed;
+mod feed_line;
 mod gateway;
 mod helper;
 pub mod host;
@@ -47,6 +48,7 @@ pub use core::{
 };
 pub use error::Error;
 pub use feed::{Feed, FeedConfig, FeedRecovery, RecoveryCounts};
+pub use feed_line::{FeedLine, FeedSocket};
 pub use gateway::Gateway;
 pub use helper::Helper;
 pub use limits::LimitsFile;

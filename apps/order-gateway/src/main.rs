@@ -8,7 +8,7 @@ mod samples;
 
 use std::fs;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::net::{SocketAddrV4, UdpSocket};
+use std::net::SocketAddrV4;
 use std::os::unix::net::UnixStream;
 use std::panic::{self, PanicHookInfo};
 use std::path::Path;
@@ -35,7 +35,7 @@ use order_gateway::remains::{put_aside, remains_of, sentence_of};
 use order_gateway::standby::{Followed, MirrorPolicy, Role, StandbyLink, follow, hold, mirror_address, proven};
 use order_gateway::wire::{WireHost, WirePort};
 use order_gateway::{
-    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, FeedRecovery, Gateway, Helper, JournalSync,
+    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, FeedRecovery, FeedSocket, Gateway, Helper, JournalSync,
     LatencyConfig, LimitsFile, LineConfig, Logger, MappedFile, MirrorConfig, Quotes, RdmaPort, Run, StandbyConfig,
     Strategy, VenueClient, journal_csv,
 };
@@ -337,7 +337,7 @@ fn feed(config: &Config, symbols: &[Symbol], helpers: &mut Vec<Helper>) -> Resul
 }
 
 /// Measurements of requests whose feed is read from `sockets`, or comes by a port of ours.
-fn measurements(section: &LatencyConfig, sockets: Option<&[UdpSocket]>) -> Latency {
+fn measurements(section: &LatencyConfig, sockets: Option<&[FeedSocket]>) -> Latency {
     let mut latency = section.start();
     let (why, stages) = match sockets.map(stamp_received) {
         None => (OWN_PORT, &[Stage::WireToPoll, Stage::PostedToWire, Stage::WireToWire][..]),
@@ -384,6 +384,7 @@ fn counts<T: Strategy, S: VenueSession, M: JournalMemory>(run: &Run<T, S, M>) ->
     if let Some((feed, _)) = &run.feed {
         let SequenceCounts { delivered, missing, gaps, .. } = feed.counts();
         lines.push(format!("  feed: {delivered} messages, {missing} missing in {gaps} gaps"));
+        lines.extend(run.feed_refused().map(|refused| format!("  feed: {refused} packets of other senders refused")));
         lines.extend(feed.recovery_counts().map(|counts| format!("  recovery: {counts}")));
     }
     lines.extend(run.audit.as_ref().and_then(Audit::losses).map(|losses| format!("  {losses}")));

@@ -1,7 +1,7 @@
 //! A gateway with its connections: one thread, which spins or sleeps.
 
 use std::io;
-use std::net::{SocketAddrV4, UdpSocket};
+use std::net::SocketAddrV4;
 use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,13 +16,12 @@ use crate::control::{Command, KillSignal};
 use crate::core::{LeftBehind, LineDuty};
 use crate::drop_copy::{Difference, DropCopyLine};
 use crate::feed::Feed;
+use crate::feed_line::{FeedSocket, Received};
 use crate::gateway::Gateway;
 use crate::helper::Helper;
 use crate::host::{Attempt, Attempted, Host, Stream, is_nothing};
-use crate::latency::Latency;
 use crate::logger::Logger;
 use crate::quotes::{News, Quotes};
-use crate::stamps;
 use crate::standby::{PrimaryEvent, StandbyLink};
 use crate::strategy::Strategy;
 use crate::sync::{DiskState, DiskWatch, JournalSync};
@@ -101,7 +100,7 @@ pub struct Run<T, S, M> {
     /// The venue.
     pub line: LineConfig,
     /// The books, and the sockets of the lines. By default none.
-    pub feed: Option<(Feed, Vec<UdpSocket>)>,
+    pub feed: Option<(Feed, Vec<FeedSocket>)>,
     /// The quotes of a market-gateway. By default none.
     pub quotes: Option<Quotes>,
     /// The log of raw bytes. By default none.
@@ -262,6 +261,12 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     pub fn left_behind(&self) -> Option<LeftBehind> {
         let left = self.gateway.core().left_behind().filter(|_| !self.has_handed_over);
         left.map(|left| LeftBehind { standby_may_have_them: self.is_fenced, ..left })
+    }
+
+    /// Packets of senders that are none of the feed's sources, where some came to its sockets.
+    pub fn feed_refused(&self) -> Option<u64> {
+        let sockets = self.feed.iter().flat_map(|(_, sockets)| sockets);
+        Some(sockets.map(FeedSocket::refused).sum()).filter(|refused| *refused > 0)
     }
 
     /// One turn over all that a run is made of.
@@ -812,11 +817,12 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         outgoing.gateway.begin_poll();
         let lines = if *is_line_b_first { [Line::B, Line::A] } else { [Line::A, Line::B] };
         'lines: for line in lines {
-            let Some(socket) = sockets.get(line.0) else { continue };
+            let Some(socket) = sockets.get_mut(line.0) else { continue };
             for _ in 0..PACKETS {
                 let latency = outgoing.gateway.latency.as_deref_mut();
-                let Some(len) = receive(socket, buffer, latency) else { break };
+                let Some(received) = socket.receive(buffer, latency) else { break };
                 was_busy = true;
+                let Received::Packet(len) = received else { continue };
                 let (now_ns, waited) = (host.now_ns(), outgoing.waiting());
                 if feed.on_packet(line, &buffer[..len], now_ns) {
                     outgoing.gateway.core_mut().feed_heard(now_ns);
@@ -862,7 +868,9 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             // Whoever asked may have gone.
             Command::Status(answer) => {
                 let mut status = core.status();
+                let refused = self.feed_refused();
                 let troubles = [
+                    refused.map(|refused| format!("the feed refused {refused} packets of other senders")),
                     self.disk.words(now_ns),
                     self.audit.as_ref().and_then(Audit::losses),
                     self.logger.as_ref().and_then(Logger::losses),
@@ -975,14 +983,6 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Outgoing<'_, T, S, M> {
             Err(error) => Err(format!("the connection is broken: {error}")),
         }
     }
-}
-
-/// The next packet of a line; `None` where none waits.
-fn receive(socket: &UdpSocket, bytes: &mut [u8], latency: Option<&mut Latency>) -> Option<usize> {
-    let Some(latency) = latency else { return socket.recv(bytes).ok() };
-    let (len, arrived_ns) = stamps::receive(socket, bytes).ok()?;
-    latency.packet_read(arrived_ns);
-    Some(len)
 }
 
 fn record(audit: &mut Option<Audit>, host: &dyn Host, direction: Direction, bytes: &[u8]) {

@@ -11,7 +11,7 @@
 
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::{from_mut, from_ref};
 
@@ -33,15 +33,19 @@ pub(crate) fn stamp_sent(stream: &TcpStream) -> io::Result<()> {
     set_option(stream.as_raw_fd(), libc::SO_TIMESTAMPING, flags as libc::c_int)
 }
 
-/// As [`UdpSocket::recv`], with the time of its arrival in nanoseconds since 1970.
-pub(crate) fn receive(socket: &UdpSocket, bytes: &mut [u8]) -> io::Result<(usize, Option<u64>)> {
+/// A datagram: its length, the sender where that is one of IPv4, and the time of its arrival in
+/// nanoseconds since 1970.
+pub(crate) type Stamped = (usize, Option<Ipv4Addr>, Option<u64>);
+
+/// As [`UdpSocket::recv_from`], with the time of its arrival.
+pub(crate) fn receive(socket: &UdpSocket, bytes: &mut [u8]) -> io::Result<Stamped> {
     let mut stamp = None;
-    let len = receive_message(socket.as_raw_fd(), bytes, 0, |level, kind, data| {
+    let (len, sender) = receive_message(socket.as_raw_fd(), bytes, 0, |level, kind, data| {
         if (level, kind) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
             stamp = read::<libc::timespec>(data).and_then(nanoseconds);
         }
     })?;
-    Ok((len, stamp))
+    Ok((len, sender, stamp))
 }
 
 /// The next stamp of bytes that have left: the number of the byte, modulo 2^32, and the time since
@@ -66,17 +70,19 @@ fn set_option(socket: RawFd, option: libc::c_int, value: libc::c_int) -> io::Res
 }
 
 /// Receives without waiting, and gives each control message to `take`: its level, type and bytes.
+/// Returns as well who has sent it, where that is an address of IPv4.
 fn receive_message(
     socket: RawFd,
     bytes: &mut [u8],
     flags: libc::c_int,
     mut take: impl FnMut(libc::c_int, libc::c_int, &[u8]),
-) -> io::Result<usize> {
+) -> io::Result<(usize, Option<Ipv4Addr>)> {
     // Words, because headers are aligned to them.
     let mut control = [0u64; CONTROL_LEN / size_of::<u64>()];
     let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    // SAFETY: a header of zeros is one without buffers.
-    let mut header: libc::msghdr = unsafe { zeroed() };
+    // SAFETY: a header of zeros is one without buffers, and an address of zeros one of no family.
+    let (mut header, mut sender): (libc::msghdr, libc::sockaddr_in) = unsafe { (zeroed(), zeroed()) };
+    (header.msg_name, header.msg_namelen) = (from_mut(&mut sender).cast(), size_of_val(&sender) as libc::socklen_t);
     (header.msg_iov, header.msg_iovlen) = (from_mut(&mut vector), 1);
     (header.msg_control, header.msg_controllen) = (control.as_mut_ptr().cast(), CONTROL_LEN as _);
     // SAFETY: invariant 1. The standard library receives no control messages.
@@ -97,7 +103,8 @@ fn receive_message(
         // SAFETY: as the first one.
         message = unsafe { libc::CMSG_NXTHDR(&header, message) };
     }
-    Ok(len)
+    let is_ipv4 = i32::from(sender.sin_family) == libc::AF_INET;
+    Ok((len, is_ipv4.then(|| Ipv4Addr::from(u32::from_be(sender.sin_addr.s_addr)))))
 }
 
 /// A value that the kernel has written, where it is there whole. Its types are of integers alone.
@@ -119,7 +126,7 @@ fn nanoseconds(time: libc::timespec) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::net::{Ipv4Addr, TcpListener};
+    use std::net::TcpListener;
     use std::time::SystemTime;
 
     use super::*;
@@ -129,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn datagram_has_the_time_of_its_arrival() {
+    fn datagram_has_its_sender_and_the_time_of_its_arrival() {
         let (near, far) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         stamp_received(&near).unwrap();
         let before_ns = utc_ns();
         far.send_to(b"tick", near.local_addr().unwrap()).unwrap();
         let mut bytes = [0; 16];
-        let (len, stamp) = receive(&near, &mut bytes).unwrap();
-        assert_eq!(&bytes[..len], b"tick");
+        let (len, sender, stamp) = receive(&near, &mut bytes).unwrap();
+        assert_eq!((&bytes[..len], sender), (&b"tick"[..], Some(Ipv4Addr::LOCALHOST)));
         assert!((before_ns..=utc_ns()).contains(&stamp.unwrap()));
         assert_eq!(receive(&near, &mut bytes).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }

@@ -24,7 +24,7 @@ use order_entry::{ManagerConfig, Text};
 use order_gateway::host::Host;
 use order_gateway::kernel::{Kernel, join};
 use order_gateway::{
-    BookEvent, Core, CoreConfig, Feed, FeedConfig, FeedRecovery, Gateway, Instrument, KillLine, LineConfig,
+    BookEvent, Core, CoreConfig, Feed, FeedConfig, FeedLine, FeedRecovery, Gateway, Instrument, KillLine, LineConfig,
     OrderRequest, Orders, Run, Strategy,
 };
 use wirepath::worker::StopFlag;
@@ -97,7 +97,8 @@ fn gateway(symbol: Symbol, orders: SocketAddr, lines: [SocketAddrV4; 2], plan: &
         Some(recovery) => Feed::with_recovery(&[symbol], &sizes, recovery),
         None => Feed::new(&[symbol], &sizes),
     };
-    run.feed = Some((feed, join(lines.map(|line| (line, Ipv4Addr::LOCALHOST))).unwrap()));
+    let line = |group| FeedLine { group, interface: Ipv4Addr::LOCALHOST, sources: Vec::new() };
+    run.feed = Some((feed, join(lines.map(line)).unwrap()));
     run
 }
 

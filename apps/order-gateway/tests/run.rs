@@ -41,7 +41,7 @@ use order_gateway::host::{Host, Listener, Stream, Waits};
 use order_gateway::kernel::Kernel;
 use order_gateway::standby::StandbyLink;
 use order_gateway::{
-    BookEvent, Core, Feed, FeedConfig, Gateway, Helper, JournalSync, LineConfig, OrderRequest, Orders, Quotes, Run,
+    BookEvent, Core, Feed, FeedConfig, FeedSocket, Gateway, Helper, JournalSync, LineConfig, OrderRequest, Orders, Quotes, Run,
     Strategy, SyncPolicy,
 };
 
@@ -222,11 +222,26 @@ impl Strategy for Late {
     }
 }
 
+/// Keeps the last book.
+#[derive(Debug, Default)]
+struct Watcher(BookEvent);
+
+impl Strategy for Watcher {
+    fn on_book(&mut self, book: &BookEvent, _orders: &mut Orders<'_>) {
+        self.0 = *book;
+    }
+}
+
 /// The first packet of a session: a bid and an offer.
 fn packet(session: [u8; 10]) -> Vec<u8> {
+    packet_of(session, 1, &[(b'B', 1_000_000), (b'S', 1_000_100)])
+}
+
+/// A packet whose orders have the numbers of their messages.
+fn packet_of(session: [u8; 10], next: u64, orders: &[(u8, u32)]) -> Vec<u8> {
     let mut bytes = [0; 512];
-    let mut packet = PacketWriter::<MoldUdp64>::new(MoldHeader::new(session, 1), &mut bytes).unwrap();
-    for (order, side, price) in [(1, b'B', 1_000_000), (2, b'S', 1_000_100)] {
+    let mut packet = PacketWriter::<MoldUdp64>::new(MoldHeader::new(session, next), &mut bytes).unwrap();
+    for (order, &(side, price)) in (next..).zip(orders) {
         let head = Head::new(AddOrder::KIND, Locate(1), 0);
         let (shares, price) = (100.into(), price.into());
         let add = AddOrder { head, order: order.into(), side, shares, stock: SYMBOL, price };
@@ -249,7 +264,7 @@ fn answer_behind(datagram: &[u8]) -> Result<u64, Refusal> {
     let arrives = receiver.try_clone().unwrap();
     let (mut run, clock) = run(&KillSwitch::new(), Late::default());
     let books = Capacity { books: 4, orders: 64, levels: 16 };
-    run.feed = Some((Feed::new(&[SYMBOL], &FeedConfig { books, ..FeedConfig::default() }), vec![receiver]));
+    run.feed = Some((Feed::new(&[SYMBOL], &FeedConfig { books, ..FeedConfig::default() }), vec![receiver.into()]));
     run.gateway.core_mut().arm(SECOND);
     for (now_ns, bytes) in [(SECOND, &packet(*b"DAY       ")[..]), (2 * SECOND, datagram)] {
         clock.set(now_ns);
@@ -272,6 +287,35 @@ fn datagrams_that_are_not_the_feeds_do_not_keep_a_dead_feed_alive() {
     // A copy of another line's packet has nothing new, and shows that the feed lives.
     for datagram in [packet(ours), heartbeat(ours, 3)] {
         assert!(answer_behind(&datagram).is_ok(), "{}", datagram.escape_ascii());
+    }
+}
+
+/// The forged packet has the number that the feed's next one would have.
+#[test]
+fn packet_of_a_sender_that_is_no_source_changes_no_book_and_is_counted() {
+    for (sources, offer, is_refused) in
+        [(vec![Ipv4Addr::LOCALHOST], Price(1_000_100), true), (Vec::new(), Price(1_000_050), false)]
+    {
+        let bind = |host| UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0)).unwrap();
+        let (receiver, ours, other) = (bind(1), bind(1), bind(2));
+        receiver.set_nonblocking(true).unwrap();
+        let (arrives, to) = (receiver.try_clone().unwrap(), receiver.local_addr().unwrap());
+        let ((mut run, _), (commands, heard)) = (run(&KillSwitch::new(), Watcher::default()), channel());
+        let books = Capacity { books: 4, orders: 64, levels: 16 };
+        let feed = Feed::new(&[SYMBOL], &FeedConfig { books, ..FeedConfig::default() });
+        (run.feed, run.commands) = (Some((feed, vec![FeedSocket::new(receiver, sources)])), Some(heard));
+        for (sender, packet) in [(&ours, packet(*b"DAY       ")), (&other, packet_of(*b"DAY       ", 3, &[(b'S', 1_000_050)]))] {
+            sender.send_to(&packet, to).unwrap();
+            while arrives.peek(&mut [0; 1]).is_err() {
+                thread::yield_now();
+            }
+            turn(&mut run);
+        }
+        assert_eq!(run.gateway.strategy().0.offer.map(|(price, _)| price), Some(offer));
+        let (answers, answer) = channel();
+        commands.send(Command::Status(answers)).unwrap();
+        turn(&mut run);
+        assert_eq!(answer.recv().unwrap().contains("the feed refused 1 packets of other senders"), is_refused);
     }
 }
 

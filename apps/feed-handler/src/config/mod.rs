@@ -25,6 +25,7 @@ use channel::{ChannelSection, LineSection, check_format, check_numbers};
 use expose::ExposeSection;
 use port::{HostSection, PortSection};
 pub use problem::ConfigProblem;
+pub use words::parse_sender;
 use words::{
     Buffers, BurstLen, ChecksumWord, Count, Cpu, CpuWord, FirstWord, FrameLen, Hugepages, PaceWord, WindowPackets,
 };

@@ -63,7 +63,12 @@ pub(super) fn within(value: i64, least: u64, most: u64, what: &str) -> Result<us
     }
 }
 
-pub(super) fn parse_sender(text: &str) -> Result<Ipv4Addr, String> {
+/// The address of a sender.
+///
+/// # Errors
+///
+/// It is none, or one that cannot send: what to write instead.
+pub fn parse_sender(text: &str) -> Result<Ipv4Addr, String> {
     const FORM: &str = "use the address of a sender, for example 198.51.100.1";
     let address: Ipv4Addr = text.parse().map_err(|_| format!("{text:?} is not an IPv4 address; {FORM}"))?;
     if address.is_multicast() || address.is_broadcast() || address.is_unspecified() {

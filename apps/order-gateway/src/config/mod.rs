@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use feed_handler::config::parse_sender;
 use feed_handler::config::recovery::{ImageSection, RerequestSection};
 use feed_handler::recovery::RecoveryPlan;
 use market::Symbol;
@@ -27,6 +28,7 @@ use self::quotes::QuotesSection;
 use crate::core::{Instrument, KillLine};
 use crate::drop_copy::DropCopyConfig;
 use crate::error::Error;
+use crate::feed_line::FeedLine;
 use crate::limits::LimitsFile;
 use crate::memory::SyncPolicy;
 use crate::standby::{LEASE_MAX, LEASE_MIN, Secret};
@@ -75,7 +77,7 @@ pub struct Config {
     drop_copy: Option<Spanned<DropCopySection>>,
     /// The feed's lines, one or two multicast groups. By default none: the strategy hears nothing.
     #[serde(default)]
-    feed: Vec<Spanned<FeedLine>>,
+    feed: Vec<Spanned<FeedSection>>,
     /// The server that sends the feed's missing messages again. By default none.
     #[serde(default)]
     rerequest: Option<Spanned<RerequestSection>>,
@@ -194,13 +196,29 @@ enum SyncWord {
     BeforeSend,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FeedLine {
+struct FeedSection {
     group: Ipv4Addr,
     port: u16,
     #[serde(deserialize_with = "interface")]
     interface: Ipv4Addr,
+    /// The only senders. By default any: who sends to the group may write the books.
+    #[serde(default)]
+    sources: Vec<Source>,
+}
+
+/// A sender of a feed.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Source(Ipv4Addr);
+
+impl TryFrom<String> for Source {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        parse_sender(&text).map(Self)
+    }
 }
 
 const MEGABYTES: u32 = 256;
@@ -349,8 +367,7 @@ impl Config {
     pub fn wire(&self) -> Option<WirePortConfig> {
         let (via, local_ports) = self.venue.port()?;
         let venue = [Some(self.venue.primary), self.venue.secondary].into_iter().flatten().collect();
-        let feed = self.feed().map(|(line, _)| line).collect();
-        Some(WirePortConfig { via: via.to_owned(), local_ports, venue, feed })
+        Some(WirePortConfig { via: via.to_owned(), local_ports, venue, feed: self.feed().collect() })
     }
 
     /// When a thrown kill switch ends the session.
@@ -389,11 +406,12 @@ impl Config {
         self.quotes.as_ref().map(|section| section.get_ref().channels(symbols)).unwrap_or_default()
     }
 
-    /// Group and port of each line, and the address of the interface that joins it.
-    pub fn feed(&self) -> impl Iterator<Item = (SocketAddrV4, Ipv4Addr)> {
+    /// The feed's lines.
+    pub fn feed(&self) -> impl Iterator<Item = FeedLine> {
         self.feed.iter().map(|line| {
-            let FeedLine { group, port, interface } = *line.get_ref();
-            (SocketAddrV4::new(group, port), interface)
+            let FeedSection { group, port, interface, sources } = line.get_ref();
+            let sources = sources.iter().map(|source| source.0).collect();
+            FeedLine { group: SocketAddrV4::new(*group, *port), interface: *interface, sources }
         })
     }
 }

@@ -54,6 +54,22 @@ fn group_that_is_none_is_refused() {
 }
 
 #[test]
+fn line_of_a_feed_has_the_sources_that_it_names_and_else_none() {
+    let text = |sources: &str| {
+        format!("{GOOD}\n[[feed]]\ngroup = \"239.0.0.1\"\nport = 1\ninterface = \"10.0.0.1\"\n{sources}\n")
+    };
+    let sources = |text: &str| parse::<Config>(text, Config::check).unwrap().feed().next().unwrap().sources;
+    assert!(sources(&text("")).is_empty());
+    let two = text("sources = [\"198.51.100.1\", \"198.51.100.2\"]");
+    assert_eq!(sources(&two), [Ipv4Addr::new(198, 51, 100, 1), Ipv4Addr::new(198, 51, 100, 2)]);
+    let wrong = text("sources = [\"239.1.1.2\"]");
+    let line = wrong.lines().position(|line| line.starts_with("sources")).unwrap() + 1;
+    let (at, column, what) = place(&wrong);
+    assert_eq!((at, column), (line, 12));
+    assert!(what.contains("239.1.1.2 cannot send"), "{what}");
+}
+
+#[test]
 fn servers_of_a_feed_have_the_keys_of_feed_handler_and_need_a_feed() {
     let feed = "[[feed]]\ngroup = \"239.0.0.1\"\nport = 1\ninterface = \"10.0.0.1\"";
     let servers = "[rerequest]\nserver = \"192.0.2.1:26478\"\nattempts = 7\n\

@@ -6,11 +6,12 @@ use std::time::Instant;
 
 use order_entry::journal::JournalMemory;
 use order_entry::session::VenueSession;
-use wirepath::port::{EmbeddedPort, Port, multicast, tcp_from};
+use wirepath::port::{EmbeddedPort, Port, Subscription, multicast, tcp_from};
 
 use super::app::{WireCounts, WireGateway, consumer, of_line};
 use super::host::WireHandle;
 use crate::error::Error;
+use crate::feed_line::FeedLine;
 use crate::host::Host;
 use crate::run::{LEAVE, Run};
 use crate::strategy::Strategy;
@@ -29,7 +30,7 @@ pub struct WirePortConfig {
     /// The venue's addresses.
     pub venue: Vec<SocketAddrV4>,
     /// The feed's lines.
-    pub feed: Vec<SocketAddrV4>,
+    pub feed: Vec<FeedLine>,
 }
 
 /// A run on a port, polled by the thread that made it.
@@ -51,7 +52,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> WirePort<T, S, M, 
         let failed = |error: &dyn fmt::Display| Error::failed(format!("the port {}: {error}", config.via));
         let mut port = Port::open(&config.via).map_err(|error| failed(&error))?.named("order-gateway").tcp();
         for (idx, line) in (0..).zip(&config.feed) {
-            port = port.subscribe(multicast(*line.ip(), line.port()).consumer(of_line(idx).0));
+            port = port.subscribe(subscription(line).consumer(of_line(idx).0));
         }
         for (venue, local) in config.venue.iter().flat_map(|venue| config.local_ports.map(|local| (venue, local))) {
             let answers = tcp_from(*venue.ip(), venue.port()).local_port(local);
@@ -86,8 +87,33 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> WirePort<T, S, M, 
     }
 }
 
+/// Packets of another sender are dropped by the worker, which counts them as `source-filtered`.
+fn subscription(line: &FeedLine) -> Subscription {
+    let any = multicast(*line.group.ip(), line.group.port());
+    line.sources.iter().copied().fold(any, Subscription::source)
+}
+
 impl<T: Strategy, S: VenueSession, M: JournalMemory, H: Host> fmt::Debug for WirePort<T, S, M, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WirePort").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn line_is_subscribed_from_its_sources_alone() {
+        let line = |sources: &[[u8; 4]]| FeedLine {
+            group: SocketAddrV4::new(Ipv4Addr::new(233, 252, 0, 1), 26_477),
+            interface: Ipv4Addr::UNSPECIFIED,
+            sources: sources.iter().copied().map(Ipv4Addr::from).collect(),
+        };
+        assert_eq!(subscription(&line(&[])).to_string(), "UDP to 233.252.0.1:26477");
+        let of_two = subscription(&line(&[[198, 51, 100, 1], [198, 51, 100, 2]])).to_string();
+        assert_eq!(of_two, "UDP to 233.252.0.1:26477 from 198.51.100.1 or 198.51.100.2");
     }
 }

@@ -125,7 +125,7 @@ impl Bench {
         let gateway = Gateway::new(Buyer::default(), Core::new(config(&KillSwitch::new()), session, journal));
         let mut run: TestRun<Buyer> = Run::new(gateway, LineConfig::new(any), Box::new(Machine(seen.clone())));
         let books = Capacity { books: 4, orders: 64, levels: 16 };
-        run.feed = Some((Feed::new(&[SYMBOL], &FeedConfig { books, ..FeedConfig::default() }), vec![receiver]));
+        run.feed = Some((Feed::new(&[SYMBOL], &FeedConfig { books, ..FeedConfig::default() }), vec![receiver.into()]));
         assert!(turn(&mut run)[0].starts_with("connected"));
         run.standby = standby;
         let mut bench = Self { run, seen, sender };
