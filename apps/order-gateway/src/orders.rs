@@ -60,6 +60,7 @@ pub(crate) trait CoreCalls: fmt::Debug {
     fn replace(&mut self, id: u64, terms: (u32, Price), now_ns: u64) -> Result<u64, Refusal>;
     fn cancel(&mut self, id: u64, now_ns: u64) -> Result<(), Refusal>;
     fn cancel_all(&mut self, now_ns: u64);
+    fn kill(&mut self, now_ns: u64);
     fn order(&self, id: u64) -> Option<&Order>;
     fn table(&self) -> &OrderTable;
     fn position(&self, instrument: InstrumentIdx) -> Option<i64>;
@@ -102,6 +103,12 @@ impl Orders<'_> {
     /// Cancels all orders.
     pub fn cancel_all(&mut self) {
         self.core.cancel_all(self.now_ns);
+    }
+
+    /// Throws the kill switch, as a person's `kill` does: all orders are canceled, and none passes
+    /// until a person arms. For a strategy that no longer believes what it sees.
+    pub fn kill(&mut self) {
+        self.core.kill(self.now_ns);
     }
 
     /// The order that `id` names, live or ended a while ago.
@@ -169,6 +176,10 @@ impl<S: VenueSession, M: JournalMemory> CoreCalls for Core<S, M> {
 
     fn cancel_all(&mut self, now_ns: u64) {
         self.send_cancel_all(now_ns);
+    }
+
+    fn kill(&mut self, now_ns: u64) {
+        self.throw_kill(now_ns);
     }
 
     fn order(&self, id: u64) -> Option<&Order> {

@@ -8,7 +8,7 @@ use common::{Buyer, RESERVE, SECOND, STOCK, TestGateway, Venue, book, config, ga
 use order_entry::Refusal;
 use order_entry::journal::{Journal, JournalError, StrategyName};
 use order_entry::orders::{VenueEvent, VenueMessage, VenueStatus};
-use order_entry::risk::{KillSwitch, Level, LevelLimits, Limit, Rate, StrategyIdx};
+use order_entry::risk::{KillCause, KillSwitch, Level, LevelLimits, Limit, Rate, StrategyIdx};
 use order_entry::session::{SessionEvent, VenueSession};
 use order_gateway::{Core, CoreConfig, Gateway};
 
@@ -53,6 +53,22 @@ fn kill_on_a_line_that_has_stopped_reading_writes_nothing_until_it_reads() {
         (0..10).for_each(|turn| gateway.tick(9 * SECOND + turn).unwrap());
         assert_eq!(canceled(&gateway), &[1, 2, 3][..room]);
     }
+}
+
+#[test]
+fn strategy_that_throws_the_switch_sends_no_order_behind_it_and_cancels_in_the_same_call() {
+    let kill = KillSwitch::new();
+    let mut gateway = on_line(&kill, 2);
+    gateway.strategy_mut().kills = true;
+    gateway.on_book(&book(10, 9 * SECOND));
+    let refused = &gateway.strategy().refusals;
+    assert!(matches!(refused[..], [Refusal::Risk(reject)] if reject.limit == Limit::Disarmed), "{refused:?}");
+    assert_eq!((canceled(&gateway), kill.throws() > 0), (&[1, 2][..], true));
+    let cause = gateway.core().killed().map(|killed| killed.cause);
+    assert_eq!((cause, gateway.core().risk().is_armed()), (Some(KillCause::Program), false));
+    gateway.core_mut().arm(10 * SECOND);
+    gateway.on_book(&book(10, 10 * SECOND));
+    assert_eq!((gateway.strategy().refusals.len(), gateway.core().killed()), (1, None), "until a person arms");
 }
 
 #[test]

@@ -136,6 +136,12 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         }
     }
 
+    /// The strategy throws the switch. It is obeyed at once, and not in the next turn.
+    pub(crate) fn throw_kill(&mut self, now_ns: u64) {
+        self.kill.throw();
+        self.poll_kill(now_ns);
+    }
+
     /// The switch is thrown, until somebody arms.
     pub(super) fn stay_killed(&mut self, killed: Killed) {
         // Who throws it again does not put the end of the session off, nor open the session.

@@ -43,11 +43,16 @@ pub struct Buyer {
     pub replace: Option<u64>,
     /// The order that the next book cancels.
     pub cancel: Option<u64>,
+    /// It throws the kill switch with the next book.
+    pub kills: bool,
 }
 
 impl Strategy for Buyer {
     fn on_book(&mut self, book: &BookEvent, orders: &mut Orders<'_>) {
         let Some((price, qty)) = book.bid else { return };
+        if core::mem::take(&mut self.kills) {
+            orders.kill();
+        }
         if let Some(id) = self.replace.take() {
             self.ids.extend(orders.replace(id, qty, price));
             return;
