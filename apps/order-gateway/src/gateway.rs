@@ -50,6 +50,19 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
         strategy.on_book(book, &mut Orders { core, now_ns: book.at_ns, latency });
     }
 
+    /// As [`Gateway::on_book`], of a quote that the market-gateway had at this time since 1970, where
+    /// that is known.
+    #[inline]
+    pub(crate) fn on_quote(&mut self, book: &BookEvent, arrived_ns: Option<u64>) {
+        if let Some(latency) = &mut self.latency {
+            latency.packet_read(arrived_ns);
+        }
+        self.on_book(book);
+        if let Some(latency) = &mut self.latency {
+            latency.packet_over();
+        }
+    }
+
     /// The packets of another poll follow.
     #[inline]
     pub(crate) fn begin_poll(&mut self) {

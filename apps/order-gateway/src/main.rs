@@ -50,7 +50,7 @@ const GO_ON: &str = "the journal names a mirror that may have taken over, and wi
                      with policy `stop`, say `alone` when the mirror does not run, and then start with `go-on`";
 const OWN_PORT: &str = "stamps of a port are by its NIC's clock, which is not compared with ours; AF_XDP has none";
 const NO_STAMPS: &str = "the kernel stamps no datagram of these sockets";
-const NO_FEED: &str = "orders are measured that packets of a [[feed]] cause, and there is none";
+const NO_FEED: &str = "orders are measured that packets of a [[feed]] or [quotes] cause, and there are none";
 const LONG_NAME: &str = "a name in [venue] is longer than its protocol takes: `check` says which";
 const CHECK: &str = "check the path";
 const PATH: &str = "check `path` and `megabytes` of [journal]";
@@ -289,8 +289,9 @@ fn trade_by<S: VenueSession>(
     let mut gateway =
         Gateway::new(SampleStrategy::new(config.strategy, symbols.len(), config.taker_orders_per_second), core);
     if let Some(section) = &config.latency {
-        let mut latency = measurements(section, wire.is_none().then_some(&sockets));
-        if config.feed().next().is_none() {
+        let has_quotes = config.quotes(&symbols).is_some();
+        let mut latency = measurements(section, wire.is_none().then_some(&sockets), has_quotes);
+        if !has_quotes && config.feed().next().is_none() {
             Stage::ALL.iter().for_each(|stage| latency.set_missing(*stage, NO_FEED));
         }
         gateway.measure(latency);
@@ -336,10 +337,12 @@ fn feed(config: &Config, symbols: &[Symbol], helpers: &mut Vec<Helper>) -> Resul
     })
 }
 
-/// Measurements of requests whose feed is read from `sockets`, or comes by a port of ours.
-fn measurements(section: &LatencyConfig, sockets: Option<&[FeedSocket]>) -> Latency {
+/// Measurements of requests whose feed is read from `sockets`, or comes by a port of ours. Quotes
+/// have the time of their packet with them.
+fn measurements(section: &LatencyConfig, sockets: Option<&[FeedSocket]>, has_quotes: bool) -> Latency {
     let mut latency = section.start();
     let (why, stages) = match sockets.map(stamp_received) {
+        None if has_quotes => (OWN_PORT, &[Stage::PostedToWire, Stage::WireToWire][..]),
         None => (OWN_PORT, &[Stage::WireToPoll, Stage::PostedToWire, Stage::WireToWire][..]),
         Some(Err(_)) => (NO_STAMPS, &[Stage::WireToPoll, Stage::WireToWire][..]),
         Some(Ok(())) => return latency,
