@@ -79,8 +79,12 @@ fn rows_of_the_report() {
     let burst = Run::default().replayed(clock_ns());
     let [p50, p99] = percentiles(&burst, |times| times.to_post);
     let allocations = allocations_of(TICKS) as f64;
-    for (name, unit, value) in [("p50", "ns", p50), ("p99", "ns", p99), ("allocations", "count", allocations)] {
-        println!("row\t{name}\t{unit}\t{value}\t{value}\t{value}");
+    let print = |(name, unit, value): (&str, &str, f64)| println!("row\t{name}\t{unit}\t{value}\t{value}\t{value}");
+    [("p50", "ns", p50), ("p99", "ns", p99), ("allocations", "count", allocations)].into_iter().for_each(print);
+    // Without strace there is no row, and the report says so.
+    match counted::system_calls() {
+        Ok(calls) => print(("system-calls", "count", calls as f64)),
+        Err(why) => eprintln!("system calls are not counted: {why}"),
     }
 }
 

@@ -41,7 +41,7 @@ const ORDERS: &str = "wirepath-order-entry";
 const RING: &str = "wirepath-market-ring";
 
 /// Rows of one bench are neighbors.
-const ROWS: [Row; 16] = [
+const ROWS: [Row; 17] = [
     row(
         (ORDERS, "tick_to_trade", "p50"),
         ("tick to trade in memory: a frame in the ring, an OUCH order posted, p50", "ns"),
@@ -49,6 +49,7 @@ const ROWS: [Row; 16] = [
     ),
     row((ORDERS, "tick_to_trade", "p99"), ("  p99", "ns"), at_most(400.0, Some(300.0))),
     row((ORDERS, "tick_to_trade", "allocations"), ("  allocations in 20,000", "count"), at_most(0.0, None)),
+    row((ORDERS, "tick_to_trade", "system-calls"), ("  system calls in 500", "count"), at_most(0.0, None)),
     row((ORDERS, "orders", "check"), ("all risk checks of a new order", "ns"), at_most(50.0, Some(25.0))),
     row((ORDERS, "orders", "append"), ("an intent appended to the journal", "ns"), at_most(60.0, Some(30.0))),
     row(

@@ -15,7 +15,8 @@ pub(crate) fn report() {
         println!("instructions of a turn {what}: {}, to the post {}", instructions(part), to_post(part));
     }
     println!("instructions of a turn with two messages and no order: {}", instructions("counted-quiet"));
-    println!("system calls in {COUNTED} ticks and orders: {}", system_calls());
+    let calls = system_calls().map_or_else(|why| why, |count| count.to_string());
+    println!("system calls in {COUNTED} ticks and orders: {calls}");
 }
 
 /// Does what callgrind or strace watches. Whether `part` names such a run.
@@ -100,11 +101,11 @@ fn to_post(part: &str) -> String {
     }
 }
 
-/// Calls between two marks, of all turns.
-fn system_calls() -> String {
+/// Calls between two marks, of all turns; else why they are not counted.
+pub(crate) fn system_calls() -> Result<usize, String> {
     let mut command = Command::new("strace");
     command.args(["-o", "/dev/stderr"]).arg(std::env::current_exe().unwrap()).arg("counted");
-    let Ok(output) = command.output() else { return "no strace".to_owned() };
+    let output = command.output().map_err(|_| "no strace")?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let (mut is_measured, mut count, mut marks) = (false, 0, 0);
     for line in text.lines() {
@@ -114,5 +115,5 @@ fn system_calls() -> String {
             count += usize::from(is_measured);
         }
     }
-    if marks == 2 * COUNTED { count.to_string() } else { format!("{marks} marks instead of {}", 2 * COUNTED) }
+    if marks == 2 * COUNTED { Ok(count) } else { Err(format!("{marks} marks instead of {}", 2 * COUNTED)) }
 }
