@@ -23,6 +23,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use wirepath::worker::affinity::spawn_helper;
 
+use crate::config::VenueNeeds;
 use crate::core::Instrument;
 use crate::limits::LimitsFile;
 use crate::logger::Logger;
@@ -106,9 +107,9 @@ pub struct ControlConfig {
     pub opening_positions: Box<[(InstrumentIdx, i64)]>,
     /// The strategies of the start, likewise. By default none.
     pub strategies: Box<[String]>,
-    /// The configuration says how the venue prevents trades with oneself, so that limits may leave
-    /// them to it. By default false.
-    pub has_self_match: bool,
+    /// What other limits must have for the venue. By default nothing, but that trades with oneself
+    /// are not left to it.
+    pub venue: VenueNeeds,
     /// Who is told what had no other answer. By default nobody.
     pub logger: Option<Logger>,
 }
@@ -415,9 +416,6 @@ impl Control {
         if file.strategies() != self.config.strategies {
             return Err("the strategies are others than at the start: restart instead".to_owned());
         }
-        if file.venue_prevents_self_match() && !self.config.has_self_match {
-            return Err("venue_prevents_self_match needs the key `self_match` in [venue]: restart with it".to_owned());
-        }
         Ok(file)
     }
 
@@ -428,7 +426,8 @@ impl Control {
         }
         let (reading, (sender, receiver)) = (Reading(Arc::clone(self)), channel());
         let read = move || {
-            let file = LimitsFile::read(&reading.0.config.limits).map_err(|error| error.to_string());
+            let ControlConfig { limits, venue, .. } = &reading.0.config;
+            let file = LimitsFile::read_for(limits, *venue).map_err(|error| error.to_string());
             drop(reading);
             // Nobody waits any more for one that has hung.
             drop(sender.send(file));

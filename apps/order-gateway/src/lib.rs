@@ -42,7 +42,9 @@ mod text;
 pub mod wire;
 
 pub use audit::{Audit, AuditCsv, Direction};
-pub use config::{Config, JournalConfig, LatencyConfig, MirrorConfig, Sample, StandbyConfig, VenueClient, VenueConfig};
+pub use config::{
+    Config, JournalConfig, LatencyConfig, MirrorConfig, Sample, StandbyConfig, VenueClient, VenueConfig, VenueNeeds,
+};
 pub use core::{
     Core, CoreConfig, CoreCounts, Instrument, KillLine, LeftBehind, Notice, OrderAlarm, RefusalCounts, VenueRefusal,
 };

@@ -11,7 +11,7 @@ use order_entry::risk::{
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::config::{Problem, read};
+use crate::config::{Problem, VenueNeeds, read};
 use crate::core::Instrument;
 use crate::error::Error;
 
@@ -43,14 +43,14 @@ const fn headroom() -> u32 {
     10
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct AccountSection {
     buy_credit: u32,
     sell_credit: u32,
     duplicate_window_us: u64,
     silence_max_us: u64,
-    venue_prevents_self_match: bool,
+    venue_prevents_self_match: Option<Spanned<bool>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -96,6 +96,9 @@ struct InstrumentSection {
     short_max: u32,
     #[serde(default)]
     multiplier: Option<Spanned<f64>>,
+    /// The least step of its price. By default not known.
+    #[serde(default)]
+    tick: Option<Spanned<f64>>,
     #[serde(default)]
     restricted: bool,
     #[serde(default)]
@@ -105,6 +108,9 @@ struct InstrumentSection {
     #[serde(default)]
     rates: Option<Spanned<RateSection>>,
 }
+
+const SELF_MATCH: &str = "this needs the key `self_match` in [venue]: \"cancel-newest\" and others, which orders of BOE \
+                          say, or \"port\", where the venue is set to prevent it";
 
 /// Shares of 32 bits, as orders have them: an opening position of more is a mistake.
 const OPENING_MAX: i64 = u32::MAX as i64;
@@ -121,6 +127,13 @@ fn multiplier_of(number: f64) -> Option<Multiplier> {
     let is_whole = (scaled - scaled.round()).abs() < 1e-3;
     // A number beyond the range, or none, becomes an end of it, which is refused.
     Multiplier::from_ten_thousandths(scaled.round() as u64).filter(|_| is_whole)
+}
+
+/// Whether each price of this step is one of ours.
+fn is_tick(number: f64) -> bool {
+    let scaled = number * Price::SCALE as f64;
+    // What a file says in decimals is not quite a binary number.
+    scaled > 0.5 && (scaled - scaled.round()).abs() < 1e-6
 }
 
 /// Whole units of the currency as a sum of prices.
@@ -154,7 +167,17 @@ impl LimitsFile {
     ///
     /// The file cannot be read, or something in it makes no sense: where, and what.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        read(path, Self::check)
+        read(path, Self::check).map(|(limits, _)| limits)
+    }
+
+    /// The same, with what the venue needs of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`LimitsFile::read`].
+    pub fn read_for(path: &Path, venue: VenueNeeds) -> Result<Self, Error> {
+        let check = |file: &Self| file.check().and_then(|()| file.check_for(venue));
+        read(path, check).map(|(limits, _)| limits)
     }
 
     pub(crate) fn check(&self) -> Result<(), Problem> {
@@ -178,6 +201,13 @@ impl LimitsFile {
             {
                 let what = "a multiplier is above 0, at most a billion, and has four decimals at most";
                 return Err(Problem::new(multiplier.span(), what));
+            }
+            if let Some(tick) = &section.get_ref().tick
+                && !is_tick(*tick.get_ref())
+            {
+                let what = "a tick is above 0 and has four decimals at most, as prices here have: orders and fills \
+                            between them would be at other prices than the venue's";
+                return Err(Problem::new(tick.span(), what));
             }
             if let Some(bps) = &section.get_ref().collar_bps
                 && *bps.get_ref() > COLLAR_MAX
@@ -275,15 +305,35 @@ impl LimitsFile {
         self.instruments.iter().map(instrument).collect()
     }
 
-    /// An instrument of which the file does not say what a contract is worth.
-    pub fn without_multiplier(&self) -> Option<&str> {
-        let lacks = |section: &&Spanned<InstrumentSection>| section.get_ref().multiplier.is_none();
-        self.instruments.iter().find(lacks).map(|section| section.get_ref().symbol.get_ref().as_str())
+    /// The key that leaves trades with oneself to the venue, where it does.
+    fn venue_prevents_self_match(&self) -> Option<&Spanned<bool>> {
+        self.account.venue_prevents_self_match.as_ref().filter(|prevents| *prevents.get_ref())
     }
 
-    /// Whether the gate leaves trades with oneself to the venue.
-    pub const fn venue_prevents_self_match(&self) -> bool {
-        self.account.venue_prevents_self_match
+    /// The file has what the venue needs of it.
+    pub(crate) fn check_for(&self, venue: VenueNeeds) -> Result<(), Problem> {
+        if let Some(prevents) = self.venue_prevents_self_match()
+            && !venue.has_self_match
+        {
+            return Err(Problem::new(prevents.span(), SELF_MATCH));
+        }
+        let without = |lacks: fn(&InstrumentSection) -> bool| {
+            let mut sections = self.instruments.iter().map(Spanned::get_ref);
+            sections.find(|section| lacks(section)).map(|section| &section.symbol)
+        };
+        let lacks = |symbol: &Spanned<String>, what: &str| {
+            let needs = format!("{} needs the key {what}", symbol.get_ref());
+            Err(Problem::new(symbol.span(), needs))
+        };
+        if let Some(symbol) = without(|section| section.multiplier.is_none()).filter(|_| venue.is_of_futures) {
+            let why = "the money of a contract for each 1 of its price, such as 50";
+            return lacks(symbol, &format!("`multiplier`, because {} trades futures: {why}", venue.protocol));
+        }
+        if let Some(symbol) = without(|section| section.tick.is_none()).filter(|_| venue.has_finer_prices) {
+            let why = "the least step of its price, such as 0.25: prices here have four decimals";
+            return lacks(symbol, &format!("`tick`, because prices of {} have nine decimals: {why}", venue.protocol));
+        }
+        Ok(())
     }
 
     /// What the account held before the journal's first order, of the instruments for which the
@@ -302,13 +352,13 @@ impl LimitsFile {
     pub fn limits(&self) -> Box<Limits> {
         let mut limits = Limits::zero(self.instruments.len(), 1, self.units.len());
         limits.version = self.version;
-        let account = self.account;
+        let account = &self.account;
         limits.account = AccountLimits {
             buy_credit_max: money(account.buy_credit),
             sell_credit_max: money(account.sell_credit),
             duplicate_window_ns: account.duplicate_window_us.saturating_mul(1_000),
             silence_max_ns: account.silence_max_us.saturating_mul(1_000),
-            self_match: if account.venue_prevents_self_match { SelfMatch::Venue } else { SelfMatch::Refuse },
+            self_match: if self.venue_prevents_self_match().is_some() { SelfMatch::Venue } else { SelfMatch::Refuse },
         };
         limits.firm = self.firm.as_ref().map(|firm| self.level(firm.get_ref()));
         limits.strategies = self.strategies.iter().map(|section| self.level(section.get_ref())).collect();
@@ -436,11 +486,23 @@ mod tests {
             let file = parse::<LimitsFile>(&of(text), LimitsFile::check).unwrap();
             assert_eq!(file.limits().multiplier(InstrumentIdx(1)), Multiplier::from_ten_thousandths(count).unwrap());
             assert_eq!(file.limits().multiplier(InstrumentIdx(0)), Multiplier::ONE);
-            assert_eq!(file.without_multiplier(), Some("ZIEXT"));
         }
         for text in ["0", "-5", "0.00001", "1e12", "nan"] {
             let problem = parse::<LimitsFile>(&of(text), LimitsFile::check).unwrap_err();
             assert!(problem.what.contains("a multiplier is above 0"), "{text}: {}", problem.what);
+        }
+    }
+
+    #[test]
+    fn tick_that_four_decimals_do_not_hold_is_refused_where_it_stands() {
+        let of = |tick: &str| format!("{TEXT}tick = {tick}\n");
+        for tick in ["0.25", "0.01", "0.0001", "5", "12.5"] {
+            assert!(parse::<LimitsFile>(&of(tick), LimitsFile::check).is_ok(), "{tick}");
+        }
+        for tick in ["0.015625", "0.0078125", "0.00005", "0.0000005", "0", "-0.25", "nan", "inf"] {
+            let text = of(tick);
+            let problem = parse::<LimitsFile>(&text, LimitsFile::check).unwrap_err();
+            assert_eq!((&text[problem.at], problem.what.contains("four decimals at most")), (tick, true));
         }
     }
 

@@ -35,9 +35,9 @@ use order_gateway::remains::{put_aside, remains_of, sentence_of};
 use order_gateway::standby::{Followed, MirrorPolicy, Role, StandbyLink, follow, hold, mirror_address, proven};
 use order_gateway::wire::{WireHost, WirePort};
 use order_gateway::{
-    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, FeedRecovery, FeedSocket, Gateway, Helper, JournalSync,
-    LatencyConfig, LimitsFile, LineConfig, Logger, MappedFile, MirrorConfig, Quotes, RdmaPort, Run, StandbyConfig,
-    Strategy, VenueClient, journal_csv,
+    Audit, AuditCsv, Config, Core, CoreConfig, Error, Feed, FeedConfig, FeedRecovery, FeedSocket, Gateway, Helper,
+    JournalSync, LatencyConfig, LimitsFile, LineConfig, Logger, MappedFile, MirrorConfig, Quotes, RdmaPort, Run,
+    StandbyConfig, Strategy, VenueClient, journal_csv,
 };
 use samples::SampleStrategy;
 use wirepath::worker::StopFlag;
@@ -45,7 +45,6 @@ use wirepath::worker::StopFlag;
 const NAMED: &str = "the journal names a standby that may have taken over: keep [standby] in the configuration, or say \
                      `alone` with it when the standby does not run";
 const VIA: &str = "a mirror needs the port that RDMA goes by: `via` in [mirror], or --via eth1";
-const ADDRESS: &str = "a mirror needs an address: `address` in [mirror], or --mirror rdma://192.0.2.11";
 const GO_ON: &str = "the journal names a mirror that may have taken over, and with policy `go-on` nobody asks it: start \
                      with policy `stop`, say `alone` when the mirror does not run, and then start with `go-on`";
 const OWN_PORT: &str = "stamps of a port are by its NIC's clock, which is not compared with ours; AF_XDP has none";
@@ -127,18 +126,7 @@ fn carry_out(command: Command) -> Result<(), Error> {
 }
 
 fn read(path: &Path) -> Result<(Config, LimitsFile), Error> {
-    let config = Config::read(path)?;
-    let limits = LimitsFile::read(&config.limits)?;
-    if let Some(symbol) = config.unnamed(&limits.instruments()) {
-        return Err(Error::Usage(format!(
-            "{}: [venue.ilink3] securities lacks {symbol} of the limits",
-            path.display()
-        )));
-    }
-    if let Some(what) = config.lacks(&limits) {
-        return Err(Error::Usage(format!("{}: {what}", config.limits.display())));
-    }
-    Ok((config, limits))
+    Config::read_with_limits(path)
 }
 
 fn run(path: &Path, mirror: Option<String>, policy: Option<String>, by: MirrorArgs) -> Result<(), Error> {
@@ -153,9 +141,7 @@ fn run(path: &Path, mirror: Option<String>, policy: Option<String>, by: MirrorAr
             section.set_policy(&word).map_err(Error::Usage)?;
         }
     }
-    if config.mirror.is_some() && config.standby.is_some() {
-        return Err(Error::Usage("a gateway has a [standby] or a [mirror], and not both".to_owned()));
-    }
+    config.check_mirror()?;
     let stop = StopFlag::on_signals().map_err(Error::failed)?;
     trade(&config, &limits, &stop, None)
 }
@@ -284,7 +270,7 @@ fn trade_by<S: VenueSession>(
     let instruments = limits.instruments();
     let symbols: Vec<_> = instruments.iter().map(|instrument| instrument.symbol).collect();
     let wire = config.wire();
-    let sockets = if wire.is_some() { Vec::new() } else { join(config.feed())? };
+    let sockets = if wire.is_some() { Vec::new() } else { join(config.feed_lines())? };
     let line = LineConfig { secondary: config.venue.secondary, ..LineConfig::new(config.venue.primary) };
     let mut gateway =
         Gateway::new(SampleStrategy::new(config.strategy, symbols.len(), config.taker_orders_per_second), core);
@@ -400,8 +386,8 @@ fn counts<T: Strategy, S: VenueSession, M: JournalMemory>(run: &Run<T, S, M>) ->
 
 /// The listener for a standby; `standby` is the one that the journal names.
 fn standby_link(config: &Config, standby: u64, helpers: &mut Vec<Helper>) -> Result<Option<StandbyLink>, Error> {
-    if let Some(section) = &config.mirror {
-        return mirror_link(section, standby, helpers).map(Some);
+    if let Some((section, address)) = config.mirror.as_ref().and_then(|section| Some((section, section.address?))) {
+        return mirror_link(section, address, standby, helpers).map(Some);
     }
     let Some(section) = &config.standby else {
         return if standby == 0 { Ok(None) } else { Err(Error::Failed(NAMED.to_owned())) };
@@ -415,8 +401,12 @@ fn standby_link(config: &Config, standby: u64, helpers: &mut Vec<Helper>) -> Res
 }
 
 /// The connection to a mirror; `standby` is the one that the journal names.
-fn mirror_link(section: &MirrorConfig, standby: u64, helpers: &mut Vec<Helper>) -> Result<StandbyLink, Error> {
-    let address = section.address.ok_or_else(|| Error::Usage(ADDRESS.to_owned()))?;
+fn mirror_link(
+    section: &MirrorConfig,
+    address: SocketAddrV4,
+    standby: u64,
+    helpers: &mut Vec<Helper>,
+) -> Result<StandbyLink, Error> {
     if standby != 0 {
         if section.policy() == MirrorPolicy::GoOn {
             return Err(Error::failed(GO_ON));
@@ -532,7 +522,7 @@ fn start_control(config: &Config, limits: &LimitsFile, kill: KillSwitch) -> Resu
         instruments: limits.instruments(),
         opening_positions: limits.opening_positions().collect(),
         strategies: limits.strategies(),
-        has_self_match: config.has_self_match(),
+        venue: config.venue_needs(),
         logger: LOGGER.get().cloned(),
     };
     control::start(config, kill).map_err(failed)

@@ -100,13 +100,15 @@ impl Quotes {
             match followed.choose(idx, quote.channel, |place| known[place].0 == quote.symbol) {
                 Chosen::Ours => {
                     is_busy = true;
-                    let arrived_ns = Some(quote.receive_ns).filter(|ns| *ns > 0);
-                    take(News::Book(&followed.quote(&quote, now_ns), arrived_ns));
+                    if quote.receive_ns > 0 {
+                        take(News::Packet(quote.receive_ns));
+                    }
+                    take(News::Book(&followed.quote(&quote, now_ns)));
                 }
                 Chosen::Others => (),
                 Chosen::Second(channels) => {
                     is_busy = true;
-                    take(News::Book(&BookEvent { is_stale: true, at_ns: now_ns, ..followed.book }, None));
+                    take(News::Book(&BookEvent { is_stale: true, at_ns: now_ns, ..followed.book }));
                     take(News::Ambiguous(followed.symbol, channels));
                 }
             }
@@ -163,7 +165,7 @@ impl Quotes {
         self.ring = None;
         for followed in &mut self.instruments {
             *followed = Followed::new(followed.book.instrument, followed.symbol, followed.wanted);
-            take(News::Book(&BookEvent { is_stale: true, at_ns: now_ns, ..followed.book }, None));
+            take(News::Book(&BookEvent { is_stale: true, at_ns: now_ns, ..followed.book }));
         }
         take(News::Lost(&self.path));
     }
@@ -234,7 +236,7 @@ impl Followed {
         }
         self.book.at_ns = now_ns;
         self.book.is_stale |= self.is_ambiguous;
-        Some(News::Book(&self.book, None))
+        Some(News::Book(&self.book))
     }
 }
 
@@ -251,9 +253,10 @@ enum Chosen {
 /// What a look into the ring has found.
 #[derive(Debug)]
 pub enum News<'a> {
-    /// The best prices of an instrument, and when the market-gateway had the packet that changed
-    /// them, in nanoseconds since 1970; `None` where no packet did, or where that is not known.
-    Book(&'a BookEvent, Option<u64>),
+    /// The market-gateway had the packet of the next book at this time since 1970.
+    Packet(u64),
+    /// The best prices of an instrument.
+    Book(&'a BookEvent),
     /// The channel that brings an instrument lives, though its best prices are as they were.
     Alive(InstrumentIdx),
     /// The ring does not tell whether this channel lives, so that the quotes of this instrument of
@@ -315,7 +318,8 @@ mod tests {
         let mut found = Vec::new();
         quotes.poll(now_ns, |news| {
             found.push(match news {
-                News::Book(book, _) => {
+                News::Packet(_) => return,
+                News::Book(book) => {
                     let bid = book.bid.map_or(0, |(price, _)| price.0);
                     format!("{} {bid}{}", book.instrument.0, if book.is_stale { " stale" } else { "" })
                 }

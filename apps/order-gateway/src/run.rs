@@ -778,9 +778,11 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
     fn quotes(&mut self, report: &mut impl FnMut(&str)) -> bool {
         let Some(quotes) = &mut self.quotes else { return false };
         let (gateway, now_ns) = (&mut self.gateway, self.host.now_ns());
+        let mut arrived_ns = None;
         gateway.begin_poll();
         quotes.poll(now_ns, |news| match news {
-            News::Book(book, arrived_ns) => gateway.on_quote(book, arrived_ns),
+            News::Packet(at_ns) => arrived_ns = Some(at_ns),
+            News::Book(book) => gateway.on_quote(book, arrived_ns.take()),
             News::Alive(instrument) => gateway.core_mut().instrument_heard(instrument, now_ns),
             News::Lifeless(symbol, channel) if usize::from(channel) >= RingReader::LIVES => report(&format!(
                 "the ring does not tell whether channel {channel} lives, only channels below {}: {symbol} stays stale, and \

@@ -41,8 +41,8 @@ use order_gateway::host::{Host, Listener, Stream, Waits};
 use order_gateway::kernel::Kernel;
 use order_gateway::standby::StandbyLink;
 use order_gateway::{
-    BookEvent, Core, Feed, FeedConfig, FeedSocket, Gateway, Helper, JournalSync, LineConfig, OrderRequest, Orders, Quotes, Run,
-    Strategy, SyncPolicy,
+    BookEvent, Core, Feed, FeedConfig, FeedSocket, Gateway, Helper, JournalSync, LineConfig, OrderRequest, Orders,
+    Quotes, Run, Strategy, SyncPolicy,
 };
 
 /// Its time is what a test says.
@@ -304,7 +304,9 @@ fn packet_of_a_sender_that_is_no_source_changes_no_book_and_is_counted() {
         let books = Capacity { books: 4, orders: 64, levels: 16 };
         let feed = Feed::new(&[SYMBOL], &FeedConfig { books, ..FeedConfig::default() });
         (run.feed, run.commands) = (Some((feed, vec![FeedSocket::new(receiver, sources)])), Some(heard));
-        for (sender, packet) in [(&ours, packet(*b"DAY       ")), (&other, packet_of(*b"DAY       ", 3, &[(b'S', 1_000_050)]))] {
+        for (sender, packet) in
+            [(&ours, packet(*b"DAY       ")), (&other, packet_of(*b"DAY       ", 3, &[(b'S', 1_000_050)]))]
+        {
             sender.send_to(&packet, to).unwrap();
             while arrives.peek(&mut [0; 1]).is_err() {
                 thread::yield_now();

@@ -120,7 +120,10 @@ impl<M: JournalMemory> OrderManager<M> {
             self.note(&Entry::Received { number }, now_ns);
             return events;
         }
-        let applied = self.apply(key, event, now_ns);
+        let mut applied = self.apply(key, event, now_ns);
+        if terms == StatedTerms::Rounded {
+            self.alarm_of_rounded(&mut applied);
+        }
         events.push(applied);
         let restated = self.restatement(key, terms);
         let is_last = restated.is_none() && !is_dead;
@@ -136,6 +139,18 @@ impl<M: JournalMemory> OrderManager<M> {
             self.disarm(now_ns);
         }
         events
+    }
+
+    /// An execution was booked at another price than the venue's.
+    #[cold]
+    fn alarm_of_rounded(&mut self, applied: &mut OrderEvent) {
+        let outcome = &mut applied.outcome;
+        let is_booked = matches!(outcome.effect, Effect::Traded { .. } | Effect::Corrected { .. });
+        if is_booked && outcome.alarm.is_none() {
+            outcome.alarm = Some(Alarm::RoundedPrice);
+            self.alarms += 1;
+            self.last_alarm = outcome.alarm;
+        }
     }
 
     /// A status of terms that a replace has ended since says nothing of those in force.
@@ -201,7 +216,7 @@ impl<M: JournalMemory> OrderManager<M> {
     fn restatement(&self, key: OrderKey, terms: StatedTerms) -> Option<VenueEvent> {
         let order = self.table.get(self.table.find(key)?).filter(|order| order.is_live())?;
         let (qty, price) = match terms {
-            StatedTerms::None => return None,
+            StatedTerms::None | StatedTerms::Rounded => return None,
             StatedTerms::Total(qty, price) => (qty, price),
             StatedTerms::Open(open, price) => (order.cum().saturating_add(open), price.unwrap_or(order.price())),
             StatedTerms::Price(price) => (order.qty(), price),

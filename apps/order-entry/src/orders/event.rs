@@ -193,6 +193,9 @@ pub enum Alarm {
     Revived,
     /// The venue's numbers are not ours: the instrument is blocked until a person unblocks it.
     Differs,
+    /// An execution's price has more decimals than ours: the nearest was booked, and sums of money
+    /// are not exact any more.
+    RoundedPrice,
 }
 
 /// An event of one order, and what it did.

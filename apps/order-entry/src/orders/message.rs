@@ -16,6 +16,8 @@ pub enum StatedTerms {
     Open(u32, Option<Price>),
     /// The price alone.
     Price(Price),
+    /// The price of the execution has more decimals than ours: the event has the nearest.
+    Rounded,
 }
 
 /// One message of a venue.

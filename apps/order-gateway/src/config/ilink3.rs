@@ -29,7 +29,7 @@ pub(super) struct Ilink3Section {
     #[serde(default)]
     keep_alive_ms: Option<Spanned<u16>>,
     /// The venue's number of each instrument of the limits (SecurityID).
-    securities: BTreeMap<String, i32>,
+    securities: Spanned<BTreeMap<String, i32>>,
 }
 
 impl Ilink3Section {
@@ -48,10 +48,15 @@ impl Ilink3Section {
         }
     }
 
-    /// An instrument whose number the section lacks.
-    pub(super) fn lacks(&self, instruments: impl Iterator<Item = Symbol>) -> Option<Symbol> {
-        let mut instruments = instruments;
-        instruments.find(|symbol| !self.securities.contains_key(symbol.as_str()))
+    /// Each instrument has its number.
+    pub(super) fn check_names(&self, instruments: &[Symbol]) -> Result<(), Problem> {
+        let has_number = |symbol: &&Symbol| self.securities.get_ref().contains_key(symbol.as_str());
+        match instruments.iter().find(|symbol| !has_number(symbol)) {
+            Some(symbol) => {
+                Err(Problem::new(self.securities.span(), format!("securities lacks {symbol} of the limits")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The session; `None` where the section was not checked, or lacks an instrument.
@@ -65,7 +70,7 @@ impl Ilink3Section {
             system_version: Text::zero_padded(env!("CARGO_PKG_VERSION"))?,
             system_vendor: Text::zero_padded("wirepath")?,
         };
-        let securities = instruments.iter().map(|symbol| self.securities.get(symbol.as_str()).copied());
+        let securities = instruments.iter().map(|symbol| self.securities.get_ref().get(symbol.as_str()).copied());
         let firm = IlinkFirm {
             operator: text(&self.operator)?,
             location: text(&self.location)?,

@@ -1,10 +1,11 @@
 //! The mirror: a copy of the journal that is written by RDMA.
 
 use std::net::SocketAddrV4;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::{Problem, check_lease, lease, optional_endpoint, secret};
@@ -38,6 +39,15 @@ pub struct MirrorConfig {
     /// the port is obeyed.
     #[serde(default)]
     pub secret_file: Option<PathBuf>,
+    /// Where its section is in the file; empty where it is of the command line.
+    #[serde(skip)]
+    pub(super) at: Range<usize>,
+}
+
+pub(super) fn section<'de, D: Deserializer<'de>>(from: D) -> Result<Option<MirrorConfig>, D::Error> {
+    let section = Spanned::<MirrorConfig>::deserialize(from)?;
+    let at = section.span();
+    Ok(Some(MirrorConfig { at, ..section.into_inner() }))
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -53,7 +63,7 @@ impl MirrorConfig {
     /// One whose port is `via`, and all else by default.
     pub fn new(via: &str) -> Self {
         let (address, policy, lease_ms, via) = (None, PolicyWord::default(), None, via.to_owned());
-        Self { address, via, traffic_class: 0, policy, lease_ms, arms: false, secret_file: None }
+        Self { address, via, traffic_class: 0, policy, lease_ms, arms: false, secret_file: None, at: 0..0 }
     }
 
     pub(super) fn check(&self) -> Result<(), Problem> {

@@ -36,7 +36,7 @@ use crate::wire::WirePortConfig;
 
 pub use latency::LatencyConfig;
 pub use mirror::MirrorConfig;
-pub use venue::{VenueClient, VenueConfig};
+pub use venue::{VenueClient, VenueConfig, VenueNeeds};
 
 /// A whole file.
 #[derive(Clone, Debug, Deserialize)]
@@ -67,10 +67,10 @@ pub struct Config {
     #[serde(default)]
     pub kill_disconnect_ms: Option<u32>,
     /// A standby that takes over. By default none.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "standby")]
     pub standby: Option<StandbyConfig>,
     /// A standby whose copy is written by RDMA. By default none.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "mirror::section")]
     pub mirror: Option<MirrorConfig>,
     /// The drop copy, with which each trade is compared. By default none.
     #[serde(default)]
@@ -91,6 +91,9 @@ pub struct Config {
     /// The quotes of a market-gateway, instead of a feed. By default none.
     #[serde(default)]
     quotes: Option<Spanned<QuotesSection>>,
+    /// Where it was read from.
+    #[serde(skip)]
+    file: SourceFile,
 }
 
 /// The strategies that the program has before a firm writes its own.
@@ -139,6 +142,15 @@ pub struct StandbyConfig {
     /// the port may be the standby.
     #[serde(default)]
     pub secret_file: Option<PathBuf>,
+    /// Where its section is in the file.
+    #[serde(skip)]
+    at: Range<usize>,
+}
+
+fn standby<'de, D: Deserializer<'de>>(from: D) -> Result<Option<StandbyConfig>, D::Error> {
+    let section = Spanned::<StandbyConfig>::deserialize(from)?;
+    let at = section.span();
+    Ok(Some(StandbyConfig { at, ..section.into_inner() }))
 }
 
 impl StandbyConfig {
@@ -223,8 +235,8 @@ impl TryFrom<String> for Source {
 
 const MEGABYTES: u32 = 256;
 const RESERVE_MEGABYTES: u32 = 8;
-const SELF_MATCH: &str = "venue_prevents_self_match needs the key `self_match` in [venue]: \"cancel-newest\" and \
-                          others, which orders of BOE say, or \"port\", where the venue is set to prevent it";
+const ADDRESS: &str = "a mirror needs an address: `address` in [mirror], or --mirror rdma://192.0.2.11";
+const BOTH: &str = "a gateway has a [standby] or a mirror, and not both";
 const LEASE_MS: u32 = 1_000;
 const SECRET: &str = "both ends have the same file, and nobody else reads it";
 
@@ -259,17 +271,34 @@ impl Problem {
     }
 }
 
+/// Where a file was read from, and what was in it, so that an error names line and column.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SourceFile {
+    path: PathBuf,
+    text: String,
+}
+
+impl SourceFile {
+    fn read(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Error::Failed(format!("cannot read {}: {error}; check the path", path.display())))?;
+        Ok(Self { path: path.to_owned(), text })
+    }
+
+    fn error(&self, problem: &Problem) -> Error {
+        let (line, column) = line_and_column(&self.text, problem.at.start);
+        Error::Usage(format!("{} line {line}, column {column}: {}", self.path.display(), problem.what))
+    }
+}
+
 /// Reads a file and has it checked. An error names line and column.
 pub(crate) fn read<T: DeserializeOwned>(
     path: &Path,
     check: impl FnOnce(&T) -> Result<(), Problem>,
-) -> Result<T, Error> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Error::Failed(format!("cannot read {}: {error}; check the path", path.display())))?;
-    parse(&text, check).map_err(|problem| {
-        let (line, column) = line_and_column(&text, problem.at.start);
-        Error::Usage(format!("{} line {line}, column {column}: {}", path.display(), problem.what))
-    })
+) -> Result<(T, SourceFile), Error> {
+    let file = SourceFile::read(path)?;
+    let value = parse(&file.text, check).map_err(|problem| file.error(&problem))?;
+    Ok((value, file))
 }
 
 /// Parses a file's text and has it checked.
@@ -298,7 +327,20 @@ impl Config {
     ///
     /// The file cannot be read, or something in it makes no sense: where, and what.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        read(path, Self::check)
+        let (config, file) = read(path, Self::check)?;
+        Ok(Self { file, ..config })
+    }
+
+    /// Reads and checks a file and the limits that it names, and whether they agree.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::read`], of both files.
+    pub fn read_with_limits(path: &Path) -> Result<(Self, LimitsFile), Error> {
+        let config = Self::read(path)?;
+        let limits = LimitsFile::read_for(&config.limits, config.venue_needs())?;
+        config.check_names(&limits).map_err(|problem| config.file.error(&problem))?;
+        Ok((config, limits))
     }
 
     fn check(&self) -> Result<(), Problem> {
@@ -338,28 +380,33 @@ impl Config {
         self.venue.client(instruments.iter().map(|instrument| instrument.symbol).collect(), epoch_offset_ns)
     }
 
-    /// What the file of limits lacks for this venue, in a sentence.
-    pub fn lacks(&self, limits: &LimitsFile) -> Option<String> {
-        if limits.venue_prevents_self_match() && !self.venue.has_self_match() {
-            return Some(SELF_MATCH.to_owned());
-        }
+    /// What the venue's section asks of the file of limits.
+    pub fn venue_needs(&self) -> VenueNeeds {
+        self.venue.needs_of_limits()
+    }
+
+    /// Each instrument of the limits has its name at the venue, and each name in [quotes] is that of
+    /// one instrument.
+    fn check_names(&self, limits: &LimitsFile) -> Result<(), Problem> {
         let symbols: Vec<_> = limits.instruments().iter().map(|instrument| instrument.symbol).collect();
-        if let Some(name) = self.quotes.as_ref().and_then(|section| section.get_ref().unknown(&symbols)) {
-            return Some(format!(
-                "{name} has a name or a channel in [quotes], and no limits: add [[instruments]] with this symbol"
-            ));
-        }
-        if let Some((one, other)) = self.quotes.as_ref().and_then(|section| section.get_ref().namesakes(&symbols)) {
-            return Some(format!(
-                "the feed calls {one} and {other} by one name: give each a name of its own in [quotes]"
-            ));
-        }
-        let symbol = limits.without_multiplier().filter(|_| self.venue.is_of_futures())?;
-        Some(format!(
-            "{symbol} needs the key `multiplier`, because {} trades futures: the money of a contract for each 1 of its \
-             price, such as 50",
-            self.venue.protocol_name()
-        ))
+        self.venue.check_names(&symbols)?;
+        self.quotes.as_ref().map_or(Ok(()), |section| section.get_ref().check_names(&symbols))
+    }
+
+    /// A mirror that is called needs its address, and is instead of a standby.
+    ///
+    /// # Errors
+    ///
+    /// Where it has none, or is beside one: at its section, where it has one.
+    pub fn check_mirror(&self) -> Result<(), Error> {
+        let Some(mirror) = &self.mirror else { return Ok(()) };
+        let problem = match &self.standby {
+            Some(standby) => Problem::new(standby.at.clone(), BOTH),
+            None if mirror.address.is_some() => return Ok(()),
+            None if mirror.at.is_empty() => return Err(Error::Usage(ADDRESS.to_owned())),
+            None => Problem::new(mirror.at.clone(), ADDRESS),
+        };
+        Err(self.file.error(&problem))
     }
 
     /// The port by which the venue is called and the feed comes, where it is ours; `None` over the
@@ -367,23 +414,13 @@ impl Config {
     pub fn wire(&self) -> Option<WirePortConfig> {
         let (via, local_ports) = self.venue.port()?;
         let venue = [Some(self.venue.primary), self.venue.secondary].into_iter().flatten().collect();
-        Some(WirePortConfig { via: via.to_owned(), local_ports, venue, feed: self.feed().collect() })
+        Some(WirePortConfig { via: via.to_owned(), local_ports, venue, feed: self.feed_lines().collect() })
     }
 
     /// When a thrown kill switch ends the session.
     pub fn kill_line(&self) -> KillLine {
         let after_ns = self.kill_disconnect_ms.map(|ms| u64::from(ms) * 1_000_000);
         KillLine { after_ns, cancels_on_disconnect: self.venue.cancel_on_disconnect }
-    }
-
-    /// Whether the venue's section says how trades with oneself are prevented there.
-    pub fn has_self_match(&self) -> bool {
-        self.venue.has_self_match()
-    }
-
-    /// An instrument of which the venue's section must say what the venue calls it, and does not.
-    pub fn unnamed(&self, instruments: &[Instrument]) -> Option<Symbol> {
-        self.venue.unnamed(instruments.iter().map(|instrument| instrument.symbol))
     }
 
     /// The drop copy.
@@ -406,8 +443,13 @@ impl Config {
         self.quotes.as_ref().map(|section| section.get_ref().channels(symbols)).unwrap_or_default()
     }
 
-    /// The feed's lines.
-    pub fn feed(&self) -> impl Iterator<Item = FeedLine> {
+    /// Group and port of each line, and the address of the interface that joins it.
+    pub fn feed(&self) -> impl Iterator<Item = (SocketAddrV4, Ipv4Addr)> {
+        self.feed_lines().map(|line| (line.group, line.interface))
+    }
+
+    /// The feed's lines, with their sources.
+    pub fn feed_lines(&self) -> impl Iterator<Item = FeedLine> {
         self.feed.iter().map(|line| {
             let FeedSection { group, port, interface, sources } = line.get_ref();
             let sources = sources.iter().map(|source| source.0).collect();

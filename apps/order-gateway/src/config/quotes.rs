@@ -21,7 +21,7 @@ pub(super) struct QuotesSection {
     /// The channel of the ring that an instrument comes by, where several have its name. By default
     /// nothing: one that two channels bring stays stale.
     #[serde(default)]
-    channels: BTreeMap<String, u16>,
+    channels: BTreeMap<String, Spanned<u16>>,
 }
 
 impl QuotesSection {
@@ -43,24 +43,31 @@ impl QuotesSection {
         Ok(())
     }
 
-    /// Two of these instruments that the feed would call by one name: that of one is the other's
-    /// symbol.
-    pub(super) fn namesakes(&self, symbols: &[Symbol]) -> Option<(Symbol, Symbol)> {
-        let (_, names) = self.names(symbols);
-        let earlier = |idx: usize| names[..idx].iter().position(|name| *name == names[idx]);
-        (0..names.len()).find_map(|idx| earlier(idx).map(|other| (symbols[other], symbols[idx])))
-    }
-
-    /// A name that is for none of these instruments.
-    pub(super) fn unknown(&self, symbols: &[Symbol]) -> Option<&str> {
-        let is_known = |name: &str| Symbol::new(name).is_some_and(|symbol| symbols.contains(&symbol));
-        self.names.keys().chain(self.channels.keys()).map(String::as_str).find(|name| !is_known(name))
+    /// Each name and each channel is of one of these instruments, and the feed calls no two of them
+    /// by one name: that of one may be the other's symbol.
+    pub(super) fn check_names(&self, symbols: &[Symbol]) -> Result<(), Problem> {
+        let named = self.names.iter().map(|(name, value)| (name, value.span()));
+        let mut all = named.chain(self.channels.iter().map(|(name, value)| (name, value.span())));
+        if let Some((name, at)) = all.find(|(name, _)| !symbols.iter().any(|symbol| symbol.as_str() == *name)) {
+            let what = format!("{name} has no limits: add [[instruments]] with this symbol, or omit this");
+            return Err(Problem::new(at, what));
+        }
+        let (_, feed_names) = self.names(symbols);
+        for (idx, name) in feed_names.iter().enumerate() {
+            let Some(other) = feed_names[..idx].iter().position(|earlier| earlier == name) else { continue };
+            let (one, other) = (symbols[other], symbols[idx]);
+            let what = format!("the feed calls {one} and {other} by this name: give each one of its own");
+            // One of both has it for its symbol, and the other by the section.
+            let at = [one, other].into_iter().find_map(|symbol| self.names.get(symbol.as_str()));
+            return Err(Problem::new(at.map_or(0..0, Spanned::span), what));
+        }
+        Ok(())
     }
 
     /// The channel of each of these instruments that one is said of.
     pub(super) fn channels(&self, symbols: &[Symbol]) -> Vec<Option<u16>> {
         let of = |symbol: &Symbol| self.channels.iter().find(|(name, _)| Symbol::new(name) == Some(*symbol));
-        symbols.iter().map(|symbol| of(symbol).map(|(_, channel)| *channel)).collect()
+        symbols.iter().map(|symbol| of(symbol).map(|(_, channel)| *channel.get_ref())).collect()
     }
 
     pub(super) fn names(&self, symbols: &[Symbol]) -> (PathBuf, Vec<Symbol>) {

@@ -58,14 +58,14 @@ fn line_of_a_feed_has_the_sources_that_it_names_and_else_none() {
     let text = |sources: &str| {
         format!("{GOOD}\n[[feed]]\ngroup = \"239.0.0.1\"\nport = 1\ninterface = \"10.0.0.1\"\n{sources}\n")
     };
-    let sources = |text: &str| parse::<Config>(text, Config::check).unwrap().feed().next().unwrap().sources;
+    let sources = |text: &str| parse::<Config>(text, Config::check).unwrap().feed_lines().next().unwrap().sources;
     assert!(sources(&text("")).is_empty());
     let two = text("sources = [\"198.51.100.1\", \"198.51.100.2\"]");
     assert_eq!(sources(&two), [Ipv4Addr::new(198, 51, 100, 1), Ipv4Addr::new(198, 51, 100, 2)]);
     let wrong = text("sources = [\"239.1.1.2\"]");
     let line = wrong.lines().position(|line| line.starts_with("sources")).unwrap() + 1;
     let (at, column, what) = place(&wrong);
-    assert_eq!((at, column), (line, 12));
+    assert_eq!((at, column), (line, 11));
     assert!(what.contains("239.1.1.2 cannot send"), "{what}");
 }
 
@@ -92,7 +92,6 @@ fn quotes_have_the_names_of_their_feed() {
     let (ring, names) = config.quotes(&ours).unwrap();
     assert_eq!(ring, Path::new("/dev/shm/cme.ring"));
     assert_eq!(names, [Symbol::from_number(5_485), Symbol::new("CL").unwrap(), ours[2]]);
-    assert_eq!(config.quotes.as_ref().unwrap().get_ref().unknown(&ours[1..]), Some("ESZ6"));
     for name in ["#", "#-1", "#4294967296", "", "TOO LONG A NAME"] {
         assert!(place(&text(&format!("names = {{ ESZ6 = \"{name}\" }}"))).2.contains("1 to 8 bytes"), "{name}");
     }
@@ -103,10 +102,6 @@ fn quotes_have_the_names_of_their_feed() {
     assert!(what.contains("the feed's name of another instrument"), "{what}");
     let channels = parse::<Config>(&text("channels = { CLF7 = 7 }"), Config::check).unwrap();
     assert_eq!(channels.quote_channels(&ours), [None, Some(7), None]);
-    assert_eq!(channels.quotes.as_ref().unwrap().get_ref().unknown(&ours[..1]), Some("CLF7"));
-    let shared = parse::<Config>(&text("names = { ESZ6 = \"AAPL\" }"), Config::check).unwrap();
-    let section = shared.quotes.as_ref().unwrap().get_ref();
-    assert_eq!((section.namesakes(&ours), section.namesakes(&ours[..2])), (Some((ours[0], ours[2])), None));
     let both = text("[[feed]]\ngroup = \"239.0.0.1\"\nport = 1\ninterface = \"10.0.0.1\"");
     assert!(place(&both).2.contains("omit one of them"));
 }
@@ -263,9 +258,7 @@ fn section_of_ilink_3_makes_its_session_where_it_names_each_instrument() {
     let config = parse::<Config>(ILINK3, Config::check).unwrap();
     let instrument = |symbol| Instrument { symbol: Symbol::new(symbol).unwrap(), route: Route::default() };
     let (named, unnamed) = (instrument("ESZ6"), instrument("NQZ6"));
-    assert_eq!(config.unnamed(&[named]), None);
     assert!(matches!(config.client(&[named], 0), Some(VenueClient::Ilink3(_))));
-    assert_eq!(config.unnamed(&[named, unnamed]), Some(unnamed.symbol));
     assert!(config.client(&[named, unnamed], 0).is_none());
 }
 
@@ -327,17 +320,76 @@ fn drop_copies_of_the_others_are_sessions_of_fix_42_by_default() {
     }
 }
 
+/// Reads a configuration and the limits beside it, as `check` does.
+fn check_both(config: &str, limits: &str) -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let [config_path, limits_path] = ["gateway.toml", "limits.toml"].map(|name| folder.path().join(name));
+    std::fs::write(&config_path, config.replace("\"limits.toml\"", &format!("{limits_path:?}"))).unwrap();
+    std::fs::write(&limits_path, limits).unwrap();
+    let error = Config::read_with_limits(&config_path).map(drop).map_err(|error| error.to_string());
+    error.map_err(|error| error.replace(folder.path().to_str().unwrap(), ""))
+}
+
+fn limits_of(instrument: &str) -> String {
+    format!("version = 1\n[[units]]\n[[instruments]]\nsymbol = \"ESZ6\"\n{instrument}")
+}
+
 #[test]
-fn limits_of_futures_need_the_multiplier_of_each_instrument() {
-    let limits = |more: &str| {
-        let text = format!("version = 1\n[[units]]\n[[instruments]]\nsymbol = \"ESZ6\"\n{more}");
-        parse::<LimitsFile>(&text, LimitsFile::check).unwrap()
-    };
-    for (text, is_needed) in [(BOE, true), (ILINK3, true), (FIX, false), (GOOD, false)] {
-        let config = parse::<Config>(text, Config::check).unwrap();
-        assert_eq!(config.lacks(&limits("")).is_some(), is_needed);
-        assert_eq!(config.lacks(&limits("multiplier = 50\n")), None);
+fn limits_of_futures_need_the_multiplier_of_each_instrument_and_ilink_3_its_tick() {
+    for (text, lacks) in [(BOE, "multiplier"), (ILINK3, "multiplier"), (FIX, ""), (GOOD, "")] {
+        match check_both(text, &limits_of("")) {
+            Ok(()) => assert_eq!(lacks, "", "{text}"),
+            Err(why) => {
+                assert!(why.starts_with("/limits.toml line 4, column 10: ESZ6 needs the key `multiplier`"), "{why}")
+            }
+        }
     }
+    assert_eq!(check_both(BOE, &limits_of("multiplier = 50\n")), Ok(()));
+    let why = check_both(ILINK3, &limits_of("multiplier = 50\n")).unwrap_err();
+    assert!(why.starts_with("/limits.toml line 4, column 10: ESZ6 needs the key `tick`"), "{why}");
+    assert_eq!(check_both(ILINK3, &limits_of("multiplier = 50\ntick = 0.25\n")), Ok(()));
+    let why = check_both(ILINK3, &limits_of("multiplier = 1000\ntick = 0.015625\n")).unwrap_err();
+    assert!(why.starts_with("/limits.toml line 6, column 8: a tick is above 0"), "{why}");
+}
+
+#[test]
+fn names_that_the_other_file_does_not_have_are_refused_where_they_stand() {
+    let quotes = |text: &str, keys: &str| format!("{text}[quotes]\nring = \"cme.ring\"\n{keys}\n");
+    let two = limits_of("multiplier = 1\ntick = 1\n[[instruments]]\nsymbol = \"CL\"\nmultiplier = 1\ntick = 1\n");
+    for (config, at, word) in [
+        (ILINK3.to_owned(), "line 16, column 14", "securities lacks CL of the limits"),
+        (quotes(GOOD, "names = { NQZ6 = \"NQ\" }"), "line 16, column 18", "NQZ6 has no limits"),
+        (quotes(GOOD, "channels = { NQZ6 = 3 }"), "line 16, column 21", "NQZ6 has no limits"),
+        (quotes(GOOD, "names = { ESZ6 = \"CL\" }"), "line 16, column 18", "calls ESZ6 and CL by this name"),
+    ] {
+        let why = check_both(&config, &two).unwrap_err();
+        assert!(why.starts_with(&format!("/gateway.toml {at}: ")) && why.contains(word), "{why}");
+    }
+    assert_eq!(check_both(&quotes(GOOD, "names = { ESZ6 = \"ES\" }"), &two), Ok(()));
+}
+
+#[test]
+fn mirror_beside_a_standby_or_without_an_address_is_refused_at_its_section() {
+    let config = |sections: &str| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, format!("{GOOD}{sections}")).unwrap();
+        let mut config = Config::read(file.path()).unwrap();
+        move |by: Option<MirrorConfig>| {
+            config.mirror = config.mirror.take().or(by);
+            let path = file.path().display().to_string();
+            config.check_mirror().map_err(|error| error.to_string().replace(&path, ""))
+        }
+    };
+    let (standby, mirror) = ("[standby]\nlisten = \"192.0.2.1:1\"\n", "[mirror]\nvia = \"eth1\"\n");
+    let why = config(&[standby, mirror].concat())(None).unwrap_err();
+    assert!(why.starts_with(" line 14, column 1: a gateway has a [standby] or a mirror"), "{why}");
+    let why = config(mirror)(None).unwrap_err();
+    assert!(why.starts_with(" line 14, column 1: a mirror needs an address"), "{why}");
+    // One of the command line has no place.
+    let why = config("")(Some(MirrorConfig::new("eth1"))).unwrap_err();
+    assert!(why.starts_with("a mirror needs an address"), "{why}");
+    assert_eq!(config(&format!("{mirror}address = \"192.0.2.11:9301\"\n"))(None), Ok(()));
+    assert_eq!(config(standby)(None), Ok(()));
 }
 
 #[test]
@@ -351,9 +403,8 @@ fn window_of_requests_without_an_answer_is_that_of_boe_and_else_none_where_it_is
 
 #[test]
 fn limits_that_leave_self_matches_to_the_venue_need_to_know_how_it_prevents_them() {
-    let text = "version = 1\n[account]\nvenue_prevents_self_match = true\n[[units]]\n[[instruments]]\nsymbol = \"A\"\n\
-                multiplier = 1\n";
-    let limits = parse::<LimitsFile>(text, LimitsFile::check).unwrap();
+    let limits = "version = 1\n[account]\nvenue_prevents_self_match = true\n[[units]]\n[[instruments]]\n\
+                  symbol = \"ESZ6\"\nmultiplier = 1\ntick = 1\n";
     for (text, word, is_taken) in [
         (BOE, "cancel-newest", true),
         (BOE, "port", true),
@@ -362,11 +413,11 @@ fn limits_that_leave_self_matches_to_the_venue_need_to_know_how_it_prevents_them
         (FIX, "cancel-both", false),
         (ILINK3, "cancel-oldest", false),
     ] {
-        let config = parse::<Config>(text, Config::check).unwrap();
-        assert!(config.lacks(&limits).unwrap().contains("needs the key `self_match`"));
+        let why = check_both(text, limits).unwrap_err();
+        assert!(why.starts_with("/limits.toml line 3, column 29: this needs the key `self_match`"), "{why}");
         let text = text.replacen("primary", &format!("self_match = \"{word}\"\nprimary"), 1);
         match parse::<Config>(&text, Config::check) {
-            Ok(config) => assert_eq!((config.lacks(&limits), is_taken), (None, true), "{word}"),
+            Ok(_) => assert_eq!((check_both(&text, limits), is_taken), (Ok(()), true), "{word}"),
             Err(problem) => assert!(!is_taken && problem.what.contains("say no such thing"), "{}", problem.what),
         }
     }

@@ -24,6 +24,19 @@ const HEARTBEAT_S: u32 = 10;
 /// At 1,024 unanswered messages a venue of BOE stops reading, and goes on at 960.
 const BOE_IN_FLIGHT_MAX: usize = 960;
 
+/// What a venue needs of the file of limits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct VenueNeeds {
+    /// The section says how the venue prevents trades with oneself: limits may leave them to it.
+    pub(crate) has_self_match: bool,
+    /// Each instrument needs its multiplier.
+    pub(crate) is_of_futures: bool,
+    /// Each instrument needs its tick.
+    pub(crate) has_finer_prices: bool,
+    /// The name of its protocol.
+    pub(crate) protocol: &'static str,
+}
+
 /// The venue's session.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -314,9 +327,9 @@ impl VenueConfig {
         Some((via.get_ref(), [*port.get_ref(), port.get_ref().saturating_add(1)]))
     }
 
-    /// An instrument that the section must name and does not.
-    pub(super) fn unnamed(&self, instruments: impl Iterator<Item = Symbol>) -> Option<Symbol> {
-        self.ilink3.as_ref()?.get_ref().lacks(instruments)
+    /// The section names each instrument, where it must.
+    pub(super) fn check_names(&self, instruments: &[Symbol]) -> Result<(), Problem> {
+        self.ilink3.as_ref().map_or(Ok(()), |section| section.get_ref().check_names(instruments))
     }
 
     fn needs_capacity(&self) -> Result<(), Problem> {
@@ -358,18 +371,20 @@ impl VenueConfig {
         self.in_flight_max.map_or(usual, |most| most.get() as usize)
     }
 
-    /// Whether the section says how the venue prevents trades with oneself.
-    pub(super) const fn has_self_match(&self) -> bool {
-        self.self_match.is_some()
-    }
-
-    /// Whether the protocol trades futures alone: a price is no money there.
-    pub(super) fn is_of_futures(&self) -> bool {
-        matches!(self.protocol.get_ref(), Protocol::Boe3 | Protocol::Ilink3)
-    }
-
     pub(super) fn protocol_name(&self) -> &'static str {
         self.protocol.get_ref().name()
+    }
+
+    pub(super) fn needs_of_limits(&self) -> VenueNeeds {
+        let protocol = self.protocol.get_ref();
+        VenueNeeds {
+            has_self_match: self.self_match.is_some(),
+            // A price is no money there.
+            is_of_futures: matches!(protocol, Protocol::Boe3 | Protocol::Ilink3),
+            // Of the others no price on the wire has more decimals than ours.
+            has_finer_prices: matches!(protocol, Protocol::Ilink3),
+            protocol: self.protocol_name(),
+        }
     }
 
     fn needs(&self, keys: &[Key<'_>]) -> Result<(), Problem> {

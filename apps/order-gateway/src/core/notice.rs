@@ -103,6 +103,9 @@ impl fmt::Display for OrderAlarm {
             Alarm::RejectOfLive => f.write_str("the venue rejected it when it was live: it has ended"),
             Alarm::Revived => f.write_str("it had ended, and lives at the venue: it is live again"),
             Alarm::Differs => f.write_str("the venue's account of it is not ours"),
+            Alarm::RoundedPrice => f.write_str(
+                "the price of a trade has more than four decimals: the nearest is booked, and sums of money are not exact",
+            ),
             other => write!(f, "{other:?}"),
         }?;
         match symbol {

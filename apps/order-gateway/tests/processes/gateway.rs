@@ -27,8 +27,8 @@ use order_gateway::host::Host;
 use order_gateway::kernel::{Kernel, dial, listen};
 use order_gateway::standby::{Followed, MirrorPolicy, StandbyLink, follow, hold};
 use order_gateway::{
-    Core, CoreConfig, Feed, FeedConfig, Gateway, Instrument, KillLine, LineConfig, MappedFile, MirrorConfig, RdmaPort,
-    Run, SyncPolicy,
+    Core, CoreConfig, Feed, FeedConfig, FeedSocket, Gateway, Instrument, KillLine, LineConfig, MappedFile,
+    MirrorConfig, RdmaPort, Run, SyncPolicy,
 };
 use wirepath_tests::live::{FAR, NEAR, THEIRS};
 use wirepath_tests::netns::Namespace;
@@ -317,7 +317,7 @@ fn core<S: VenueSession>(
 }
 
 /// A feed with a bid and an offer around `price`, whose packets a thread sends again and again.
-fn feed(symbol: Symbol, price: Price) -> (Feed, Vec<UdpSocket>) {
+fn feed(symbol: Symbol, price: Price) -> (Feed, Vec<FeedSocket>) {
     let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
     let (receiver, sender) = (UdpSocket::bind(any).unwrap(), UdpSocket::bind(any).unwrap());
     receiver.set_nonblocking(true).unwrap();
@@ -330,7 +330,7 @@ fn feed(symbol: Symbol, price: Price) -> (Feed, Vec<UdpSocket>) {
         }
     });
     let books = Capacity { books: 4, orders: 64, levels: 16 };
-    (Feed::new(&[symbol], &FeedConfig { books, ..FeedConfig::default() }), vec![receiver])
+    (Feed::new(&[symbol], &FeedConfig { books, ..FeedConfig::default() }), vec![receiver.into()])
 }
 
 fn packet(symbol: Symbol, price: Price) -> Vec<u8> {

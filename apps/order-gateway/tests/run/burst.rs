@@ -246,7 +246,7 @@ fn packet_whose_order_waits_for_the_standby_is_the_last_of_both_lines_and_the_ot
     line_b.set_nonblocking(true).unwrap();
     sender_b.connect(line_b.local_addr().unwrap()).unwrap();
     let left_on_b = line_b.try_clone().unwrap();
-    bench.run.feed.as_mut().unwrap().1.push(line_b);
+    bench.run.feed.as_mut().unwrap().1.push(line_b.into());
     let next_on_b = || {
         let mut header = [0; 20];
         left_on_b.peek(&mut header).ok().map(|_| u64::from_be_bytes(header[10..18].try_into().unwrap()))

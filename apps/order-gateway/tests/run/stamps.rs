@@ -88,7 +88,8 @@ fn order_that_a_quote_causes_is_measured_from_the_time_of_its_packet() {
     turn(&mut run);
     assert_eq!(run.gateway.strategy().ids.len(), 1, "{:?}", run.gateway.strategy().refusals);
     let latency = run.gateway.latency().unwrap();
-    let of = |stage| latency.histogram(stage, Arrival::AfterIdle).max() + latency.histogram(stage, Arrival::First).max();
+    let of =
+        |stage| latency.histogram(stage, Arrival::AfterIdle).max() + latency.histogram(stage, Arrival::First).max();
     assert_eq!(latency.measured(), 1);
     assert!(of(Stage::WireToPoll) > 59 * SECOND && of(Stage::PollToPosted) < 59 * SECOND);
 }

@@ -95,14 +95,15 @@ fn execution_report(message: &Message<'_>) -> Result<VenueMessage, Defect> {
             let qty = shares(tags::LAST_QTY, report.last_qty)?;
             let (exec, price) = (ExecId::from_text(report.exec_id), to_price(tags::LAST_PX, report.last_px)?);
             let event = VenueEvent::Filled { exec, qty, price };
-            VenueMessage::Answer { key, event, terms: StatedTerms::None, is_dead }
+            VenueMessage::Answer { key, event, terms: terms_of_trade(&report), is_dead }
         }
         OrderOutcome::FillCanceled => VenueMessage::answer(key, VenueEvent::Busted { exec: exec(report.exec_ref_id)? }),
         OrderOutcome::FillCorrected => {
             let qty = shares(tags::LAST_QTY, report.last_qty)?;
             let (exec, price) = (exec(report.exec_ref_id)?, to_price(tags::LAST_PX, report.last_px)?);
             let new_exec = ExecId::from_text(report.exec_id);
-            VenueMessage::answer(key, VenueEvent::Corrected { exec, new_exec, qty, price })
+            let event = VenueEvent::Corrected { exec, new_exec, qty, price };
+            VenueMessage::Answer { key, event, terms: terms_of_trade(&report), is_dead: false }
         }
         // Of the terms before a replace.
         OrderOutcome::Status if status == OrdStatus::Replaced => VenueMessage::Other,
@@ -219,6 +220,12 @@ pub(in crate::fix) fn shares(tag: u32, value: Option<Decimal>) -> Result<u32, De
     let value = value.ok_or(Defect { tag, reason: Reason::Missing })?;
     let whole = value.integer().and_then(|whole| u32::try_from(whole).ok());
     whole.ok_or(Defect { tag, reason: Reason::Value })
+}
+
+/// An execution at a price that four decimals do not hold is one at another price here.
+fn terms_of_trade(report: &ExecutionReport<'_>) -> StatedTerms {
+    let is_exact = report.last_px.is_none_or(|price| price.price().is_some());
+    if is_exact { StatedTerms::None } else { StatedTerms::Rounded }
 }
 
 /// The price to the nearest ten-thousandth: an average of a venue may have more decimals.

@@ -90,7 +90,13 @@ fn replaced(it: &OrderReplaced) -> VenueMessage {
 fn filled(it: &OrderFilled) -> VenueMessage {
     let (exec, qty) = (ExecId::from_text(it.exec_id.trimmed()), it.last_quantity.get());
     let event = VenueEvent::Filled { exec, qty, price: nearest(it.last_price.get()) };
-    VenueMessage::answer(key_of(&it.cl_ord_id, it.order_id.get()), event)
+    execution(key_of(&it.cl_ord_id, it.order_id.get()), event, it.last_price.get())
+}
+
+/// An execution at this price of the venue.
+const fn execution(key: OrderKey, event: VenueEvent, price: i64) -> VenueMessage {
+    let terms = if price % UNIT == 0 { StatedTerms::None } else { StatedTerms::Rounded };
+    VenueMessage::Answer { key, event, terms, is_dead: false }
 }
 
 fn addendum(it: &TradeAddendum) -> Said {
@@ -105,7 +111,11 @@ fn addendum(it: &TradeAddendum) -> Said {
         },
         _ => return Said::Unknown,
     };
-    Said::Message(VenueMessage::answer(key_of(&it.cl_ord_id, it.order_id.get()), event))
+    let key = key_of(&it.cl_ord_id, it.order_id.get());
+    Said::Message(match event {
+        VenueEvent::Corrected { .. } => execution(key, event, it.last_price.get()),
+        _ => VenueMessage::answer(key, event),
+    })
 }
 
 fn status(it: &OrderStatus) -> VenueMessage {

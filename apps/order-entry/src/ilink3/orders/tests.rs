@@ -395,6 +395,27 @@ fn trade_that_is_no_more_is_named_by_its_report() {
     assert_eq!(said(&events), [(1, VenueMessage::answer(OrderKey::Client(1), busted))]);
 }
 
+/// Of products with ticks of 1/64 and less.
+#[test]
+fn execution_at_a_price_of_more_than_four_decimals_says_that_it_is_rounded() {
+    use crate::ilink3::OrderFilled;
+    use crate::orders::StatedTerms;
+    let mut line = Line::open();
+    for (number, (price, rounded, terms)) in (1..).zip([
+        (5_000_250_000_000, Price(50_002_500), StatedTerms::None),
+        (110_015_625_000, Price(1_100_156), StatedTerms::Rounded),
+        (-15_625_000, Price(-156), StatedTerms::Rounded),
+    ]) {
+        let (cl_ord_id, exec) = (Text::zero_padded("1").unwrap(), ExecId::from_text(b"E1"));
+        let (last_price, last_quantity) = (price.into(), 5.into());
+        let exec_id = Text::zero_padded("E1").unwrap();
+        let filled = OrderFilled { cl_ord_id, exec_id, last_price, last_quantity, ..OrderFilled::new_zeroed() };
+        let of = |event| [(number, VenueMessage::Answer { key: OrderKey::Client(1), event, terms, is_dead: false })];
+        let event = VenueEvent::Filled { exec, qty: 5, price: rounded };
+        assert_eq!(said(&line.report(OrderFilled::KIND, filled.as_bytes())), of(event), "{price}");
+    }
+}
+
 #[test]
 fn report_that_is_not_read_here_is_for_a_person() {
     let mut line = Line::open();

@@ -2,7 +2,7 @@ use market::{Price, Side, Symbol};
 
 use super::*;
 use crate::journal::{HEADER_LEN, Intent, SessionMark};
-use crate::orders::{End, OrderKey, State, VenueEvent, VenueMessage};
+use crate::orders::{End, OrderKey, State, StatedTerms, VenueEvent, VenueMessage};
 use crate::risk::{
     AccountLimits, InstrumentIdx, InstrumentLimits, Level, LevelLimits, Limit, Market, NewOrder, Rate, RateLimits,
     Route, SelfMatch, StrategyIdx,
@@ -231,6 +231,19 @@ fn cancel_of_a_journal_that_the_venue_has_ignored_is_over_after_the_first_questi
     let (mut again, _) = OrderManager::recover(config(), manager.journal().memory().clone(), 0).unwrap();
     again.take(2, &VenueMessage::AnsweredBelow { below: 2, asked_ns: 50 }, 60);
     assert_eq!(again.orders().get(slot).unwrap().state(), Some(State::Live));
+}
+
+#[test]
+fn execution_at_a_rounded_price_is_booked_and_an_alarm_once() {
+    let mut manager = manager(4_096);
+    buy(&mut manager, 1, 100).unwrap();
+    let event = VenueEvent::Filled { exec: crate::orders::ExecId::from_number(9), qty: 60, price: TEN };
+    let rounded = VenueMessage::Answer { key: OrderKey::Client(1), event, terms: StatedTerms::Rounded, is_dead: false };
+    let events = manager.take(1, &rounded, 20);
+    assert_eq!((events.len(), events[0].outcome.alarm), (1, Some(Alarm::RoundedPrice)));
+    manager.take(2, &rounded, 30);
+    assert_eq!((manager.alarms(), manager.last_alarm()), (1, Some(Alarm::RoundedPrice)));
+    assert_eq!((manager.risk().position(InstrumentIdx(0)), manager.risk().is_armed()), (Some(60), true));
 }
 
 /// An order that nobody knows trades past every limit.

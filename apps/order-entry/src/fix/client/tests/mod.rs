@@ -283,6 +283,29 @@ fn answers_while_nobody_listened_come_before_the_session_opens() {
 }
 
 #[test]
+fn execution_at_a_price_of_more_than_four_decimals_says_that_it_is_rounded() {
+    let (mut client, mut venue) = open(Version::Fix42);
+    let id = order(&mut client, 1);
+    pump(&mut client, &mut venue, 1);
+    venue.accept(id);
+    let cl_ord_id = format!("{id:016}");
+    venue.report_of(&ExecutionReport {
+        cum_qty: Decimal::whole(40),
+        last_px: Decimal::parse(b"10.000075"),
+        last_qty: Some(Decimal::whole(40)),
+        ord_status: OrdStatus::PartiallyFilled,
+        exec_type: ExecType::PartialFill,
+        leaves_qty: Decimal::whole(60),
+        ..report(cl_ord_id.as_bytes())
+    });
+    let said = messages(&pump(&mut client, &mut venue, 1));
+    let VenueMessage::Answer { event: VenueEvent::Filled { price, .. }, terms, .. } = said[1] else {
+        panic!("{said:?}")
+    };
+    assert_eq!((price, terms), (Price(100_001), StatedTerms::Rounded));
+}
+
+#[test]
 fn another_process_goes_on_with_the_numbers_of_the_journal() {
     let (mut client, mut venue) = open(Version::Fix50Sp2);
     let id = order(&mut client, 1);
