@@ -50,8 +50,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
         strategy.on_book(book, &mut Orders { core, now_ns: book.at_ns, latency });
     }
 
-    /// As [`Gateway::on_book`], of a quote that the market-gateway had at this time since 1970, where
-    /// that is known.
+    /// As [`Gateway::on_book`], of a quote that the market-gateway had at this time since 1970,
+    /// where that is known.
     #[inline]
     pub(crate) fn on_quote(&mut self, book: &BookEvent, arrived_ns: Option<u64>) {
         if let Some(latency) = &mut self.latency {

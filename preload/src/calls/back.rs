@@ -39,8 +39,8 @@ const ANSWERS_WITHIN: Duration = Duration::from_millis(20);
 /// the frames of the port came here again.
 const HAS_CONNECTIONS: &str = "the kernel has connections at its port, of the time without a broker";
 
-/// A call on a file that may wait. It begins again each time that its wait ends so that it looks for
-/// the broker, and after another thread has found it.
+/// A call on a file that may wait. It begins again each time that its wait ends so that it looks
+/// for the broker, and after another thread has found it.
 #[inline]
 pub(super) fn call_through<T>(file: FileId, mut call: impl FnMut() -> Outcome<T>) -> Outcome<T> {
     let mut done = call();
@@ -94,7 +94,8 @@ pub(super) fn look_for_broker() {
     }
     leave_listeners_with_connections(&mut engines, &mut files);
     drop(engines);
-    // One that cannot be offloaded again stays with the kernel. Another thread may have been faster.
+    // One that cannot be offloaded again stays with the kernel. Another thread may have been
+    // faster.
     files.into_iter().for_each(|file| _ = listener::begin_to_accept(file));
     if is_back {
         let interface = config::get().map_or("", |config| config.port.interface());

@@ -7,8 +7,8 @@ use super::{ExchangeError, Fields};
 use crate::wire::psn::Psn;
 use crate::wire::qpn::Qpn;
 
-/// Addresses that each end of `ibv_srq_pingpong` names, however few queue pairs it has: those behind
-/// its last one are zeros.
+/// Addresses that each end of `ibv_srq_pingpong` names, however few queue pairs it has: those
+/// behind its last one are zeros.
 pub const SRQ_ADDRESSES: usize = 256;
 
 /// A queue pair as these programs name it: `0000:000011:021b19:00000000000000000000ffff0a090002`.

@@ -385,8 +385,8 @@ impl Config {
         self.venue.needs_of_limits()
     }
 
-    /// Each instrument of the limits has its name at the venue, and each name in [quotes] is that of
-    /// one instrument.
+    /// Each instrument of the limits has its name at the venue, and each name in [quotes] is that
+    /// of one instrument.
     fn check_names(&self, limits: &LimitsFile) -> Result<(), Problem> {
         let symbols: Vec<_> = limits.instruments().iter().map(|instrument| instrument.symbol).collect();
         self.venue.check_names(&symbols)?;
