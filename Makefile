@@ -234,7 +234,7 @@ metal: root tools ## as root: conformance and figures, RDMA too, on two ports of
 	$(call want,ibv_devinfo,rdma-core ibverbs-utils ibverbs-providers,for the ConnectX,:)
 	cargo build --release -p wirepath-tests --bin metal
 	@$(TARGET)/release/metal --device $(DEV) --peer $(PEER) $(if $(CORES),--cores $(CORES))
-	$(if $(wildcard /sys/class/infiniband/$(DEV)),RDMA_DEV=$(DEV) RDMA_PEER=$(PEER) cargo test --release -p wirepath-rdma --features rdma-core --test provider,@echo "SKIPPED RDMA: name DEV and PEER as mlx5_0, by their names in verbs")
+	$(if $(wildcard /sys/class/infiniband/$(DEV)),RDMA_DEV=$(DEV) RDMA_PEER=$(PEER) cargo test --release -p wirepath-rdma --features rdma-core,port --test provider,@echo "SKIPPED RDMA: name DEV and PEER as mlx5_0, by their names in verbs")
 
 .PHONY: fuzz
 fuzz: tools ## fuzz every parser and the pipeline under the address sanitizer, FUZZ_SECONDS=60 each; TARGETS="tcp arp" for these alone

@@ -124,3 +124,42 @@ fn message_of_each_kind_allocates_nothing() {
         assert_eq!(allocations::count() - before, 0, "{operation:?}");
     }
 }
+
+#[cfg(feature = "port")]
+#[test]
+fn message_from_an_mbuf_into_an_mbuf_allocates_nothing() {
+    use rdma::port::Mbufs;
+    use wirepath::mem::Pool;
+
+    let (mut ends, pool) = ([End::new(), End::new()], Pool::heap(4).unwrap());
+    for end in &mut ends {
+        end.device.register(end.pd, Region::from(&pool), Access::LOCAL_WRITE).unwrap();
+        end.device.allow_mbufs(end.connected).unwrap();
+    }
+    let numbers = [0, 1].map(|end| ends[end].device.qpn(ends[end].connected).unwrap());
+    (0..2).for_each(|end| ends[end].connect(numbers[1 - end]));
+    let request = SendRequest::new(1, SendOperation::Send, Data::Sges(&[]));
+    let mut frame = vec![0; ends[0].device.frame_len_max()];
+    let before = allocations::count();
+    for _ in 0..20 {
+        let [near, far] = &mut ends;
+        assert!(far.device.post_recv_mbuf(far.connected, 2, pool.alloc().unwrap()).is_ok());
+        let mbuf = pool.alloc_copy(b"tick").unwrap();
+        assert!(near.device.post_send_mbuf(near.connected, &request, mbuf).is_ok());
+        while let Some(len) = near.device.transmit(1, &mut frame) {
+            let frame = RoceFrame::parse(&frame[..len]).unwrap();
+            far.device.receive(1, frame.network, frame.roce);
+        }
+        while let Some(len) = far.device.transmit(1, &mut frame) {
+            let frame = RoceFrame::parse(&frame[..len]).unwrap();
+            near.device.receive(1, frame.network, frame.roce);
+        }
+        for end in [near, far] {
+            let (done, mbuf) = end.device.poll_mbuf(end.cq).unwrap().expect("a completion");
+            assert_eq!(done.status, Status::Success);
+            mbuf.expect("an mbuf").free();
+        }
+    }
+    assert_eq!(allocations::count() - before, 0);
+    assert_eq!(pool.in_use(), 0);
+}

@@ -11,12 +11,15 @@
 
 mod counters;
 mod long_frames;
+#[allow(unsafe_code)]
+mod mbufs;
 mod node;
 mod path;
 mod prefetch;
 mod roce_port;
 
 pub use counters::DeviceRows;
+pub use mbufs::Mbufs;
 pub use node::{NodeCounters, RoceNode, group_subscription, subscription};
 pub use path::{PathError, PathState, config_of, first_psn, largest_mtu, mtu_of};
 pub use roce_port::{RocePort, RocePortOptions};

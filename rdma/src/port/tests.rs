@@ -1,14 +1,14 @@
 //! Two nodes on a wire of plain memory.
 
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, SocketAddrV4};
 
 use wirepath::device::memory::{MemoryConfig, MemoryDevice, pair};
-use wirepath::pipeline::App;
-use wirepath::port::{EmbeddedPort, Port};
-use wirepath::proto::{HostEvent, Ipv4Prefix};
+use wirepath::pipeline::{App, AppError, Cx, Datagram, UdpOptions};
+use wirepath::port::{EmbeddedPort, Port, udp};
+use wirepath::proto::{ConsumerId, HostEvent, Ipv4Prefix};
 use wirepath::wire::MacAddr;
 
-use super::{PathError, PathState, RoceNode, group_subscription, subscription};
+use super::{Mbufs, PathError, PathState, RoceNode, group_subscription, subscription};
 use crate::provider::Provider;
 use crate::roce::*;
 use crate::wire::opcode::Transport;
@@ -171,6 +171,102 @@ fn datagram_to_a_group_reaches_the_queue_pairs_that_are_attached_to_it() {
     memory.read(GRH_LEN, &mut text);
     assert_eq!(&text, b"tick");
     assert_eq!(near.with_app(|node, cx| node.group_path(PEER, cx)), Err(PathError::NoRoute(PEER)));
+}
+
+/// The port of the datagrams that are sent on.
+const TICKS: u16 = 9000;
+
+/// Sends each datagram on to a peer as a message, from where it was received.
+struct Forward {
+    node: RoceNode,
+    qp: Option<QpHandle>,
+    /// Where the payloads were.
+    payloads: Vec<*const u8>,
+}
+
+impl App for Forward {
+    fn on_datagram(&mut self, datagram: &Datagram<'_>, cx: &mut Cx<'_>) {
+        let Some(qp) = self.qp.filter(|_| datagram.consumer == ConsumerId(1)) else {
+            return self.node.on_datagram(datagram, cx);
+        };
+        self.payloads.push(datagram.payload.as_ptr());
+        let mbuf = cx.pool.view(datagram.hold()).unwrap();
+        assert_eq!(mbuf.data_ptr(), datagram.payload.as_ptr(), "a copy");
+        let send = SendRequest::new(1, SendOperation::Send, Data::Sges(&[]));
+        let posted = self.node.device_mut().post_send_mbuf(qp, &send, mbuf);
+        assert!(posted.is_ok());
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {
+        self.node.on_start(cx)
+    }
+
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        self.node.tick(cx);
+    }
+}
+
+#[test]
+fn datagram_is_sent_on_as_a_message_from_its_mbuf() {
+    let (near, far) = pair("forward", MemoryConfig::default());
+    let mut far = End::new(far, PEER);
+    let port = Port::over(near).address(US, 24).log(|_| ()).subscribe(subscription());
+    let port = port.subscribe(udp(US, TICKS).consumer(1));
+    let node = RoceNode::new(&DeviceConfig::default());
+    let mut port = port.embed(Forward { node, qp: None, payloads: Vec::new() }).unwrap();
+    let path = (0..TURNS).find_map(|_| {
+        port.poll();
+        far.port.poll();
+        let paths = [port.with_app(|app, cx| app.node.path(PEER, cx)).unwrap(), far.path(US).unwrap()];
+        if let [PathState::Known(near), PathState::Known(far)] = paths { Some([near, far]) } else { None }
+    });
+    let paths = path.expect("an answer by ARP");
+    let far_qpn = far.port.app().device().qpn(far.qp).unwrap();
+    let (cq, idle) = port.with_app(|app, cx| {
+        let device = app.node.device_mut();
+        let (pd, cq) = (device.create_pd().unwrap(), device.create_cq(16).unwrap());
+        device.register(pd, Region::from(cx.pool), Access::LOCAL_READ).unwrap();
+        let options = QpOptions {
+            transport: Transport::Rc,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            send_depth: 4,
+            recv_depth: 1,
+            srq: None,
+            signals_all: true,
+        };
+        let qp = device.create_qp(&options).unwrap();
+        device.allow_mbufs(qp).unwrap();
+        device.connect_qp(qp, Transport::Rc, &QpAttributes::connection(paths[0], far_qpn)).unwrap();
+        app.qp = Some(qp);
+        (cq, cx.pool.in_use())
+    });
+    let qpn = port.app().node.device().qpn(port.app().qp.unwrap()).unwrap();
+    let (mr, far_qp) = (far.mr, far.qp);
+    let device = far.port.app_mut().device_mut();
+    device.connect_qp(far_qp, Transport::Rc, &QpAttributes::connection(paths[1], qpn)).unwrap();
+    device.post_recv(far_qp, 6, &[Sge { address: mr.address, len: LEN, lkey: mr.key }]).unwrap();
+    let to = SocketAddrV4::new(US, TICKS);
+    let from = SocketAddrV4::new(PEER, TICKS);
+    far.port.with_app(|_, cx| cx.udp().send_to(from, to, &UdpOptions::default(), b"a tick to be sent on")).unwrap();
+    let sent = (0..TURNS).find_map(|_| {
+        far.port.poll();
+        port.poll();
+        port.app_mut().node.device_mut().poll_mbuf(cq).unwrap()
+    });
+    let (done, mbuf) = sent.expect("a completion");
+    assert_eq!(done.status, Status::Success);
+    let mbuf = mbuf.expect("the mbuf that was sent");
+    assert_eq!(port.app().payloads, [mbuf.data_ptr()]);
+    mbuf.free();
+    let done = far.port.app_mut().device_mut().poll_cq(far.cq).expect("the message");
+    let mut text = [0; 20];
+    far.memory.read(0, &mut text);
+    assert_eq!((done.wr_id, done.byte_len, &text), (6, 20, b"a tick to be sent on"));
+    // What is in the ring of the port when it is idle stays there.
+    let in_use = port.with_app(|_, cx| (cx.pool.in_use(), cx.pool.drops_without_reason()));
+    assert_eq!(in_use, (idle, 0));
 }
 
 /// The neighbor has another MAC address from now on, as the host knows it.

@@ -9,6 +9,8 @@
 //! Objects, attributes, requests and completions are those of [`crate::roce`]. What differs is in
 //! who moves the frames: a [`Device`] is polled by its worker, a NIC by nobody.
 
+#[cfg_attr(not(feature = "port"), allow(dead_code, unreachable_pub))] // only the framework has mbufs
+pub(crate) mod owning;
 #[cfg(feature = "rdma-core")]
 mod rdma_core;
 
@@ -148,7 +150,7 @@ pub trait Provider {
     /// If the device has no room for it, or an object that it uses does not exist.
     fn create_qp(&mut self, options: &QpOptions) -> Result<QpHandle, DeviceError>;
 
-    /// Destroys a queue pair; its requests have no completions.
+    /// Destroys a queue pair; its requests have no completions, and mbufs of theirs are freed.
     ///
     /// # Errors
     /// If there is none.
@@ -203,7 +205,7 @@ pub trait Provider {
     /// [`PostError`]; nothing changed then.
     fn post_recv(&mut self, qp: QpHandle, wr_id: u64, sges: &[Sge]) -> Result<(), PostError>;
 
-    /// Takes the oldest completion.
+    /// Takes the oldest completion. If its request owns an mbuf, that is freed.
     ///
     /// # Errors
     /// A NIC's queue has failed, or there is none: nothing more completes there.

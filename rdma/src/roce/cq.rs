@@ -1,6 +1,7 @@
 //! Completion queues.
 
 use super::work::WorkCompletion;
+use crate::wire::qpn::Qpn;
 
 /// A ring of completions.
 pub(super) struct Cq {
@@ -79,6 +80,11 @@ impl Cq {
             self.head = 0;
         }
         completion
+    }
+
+    /// True if a completion of this queue pair is in it.
+    pub(super) fn has_of(&self, qpn: Qpn) -> bool {
+        self.ring.iter().flatten().any(|completion| completion.qpn == qpn)
     }
 
     /// Asks for one notification; one for any completion stays so.

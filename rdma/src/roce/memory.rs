@@ -14,6 +14,15 @@
 //!    of. On all processors of x86-64 that we know, each takes aligned words of eight bytes as a
 //!    whole, and they appear in the order of the program: as good as relaxed atomic accesses. The
 //!    last word of a write, which says that all is there, is an atomic access all the same.
+//! 5. The memory of a packet pool ([`Region::of_pool`]) belongs to the owners of its mbufs, who
+//!    make references to it. Of such a region requests name the bytes of mbufs that they own
+//!    ([`Owned`]) alone, from their posts to their completions: those of a message, which nobody
+//!    writes in that time, or those that a message is received into, which nobody else reads
+//!    either. No peer has a right to it. Whoever posts checks that no other piece names it
+//!    ([`PoolRegions`](super::owned::PoolRegions)): before the pool was registered a request could
+//!    only guess its key.
+//! 6. An [`Owned`] stands for an owner that belongs to the thread on which it was made. Only there
+//!    is it released or taken back, once; elsewhere it is leaked.
 //!
 //! What does not hold by the rules of the language: where one thread reaches a byte of a word alone
 //! while another reaches the whole word, and one of them writes, the accesses have two sizes, and
@@ -23,8 +32,9 @@
 //! multiples of eight.
 //!
 //! Safe code has no memory that two may write at once and that is not made of atomics from the
-//! start; a registered hugepage pool is not.
+//! start.
 
+use core::any::Any;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -70,7 +80,17 @@ enum Source {
 pub struct Region {
     start: NonNull<u8>,
     len: usize,
-    _owner: Option<Buffer>,
+    is_pool: bool,
+    _owner: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// What a request owns until it is complete: an mbuf, given up as a pointer.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "port"), allow(unreachable_pub))] // only the framework has mbufs
+pub struct Owned {
+    raw: NonNull<u8>,
+    release: unsafe fn(NonNull<u8>),
+    thread: u64,
 }
 
 /// Some bytes of a region.
@@ -187,7 +207,7 @@ unsafe impl Sync for Region {}
 
 impl From<&Buffer> for Region {
     fn from(buffer: &Buffer) -> Self {
-        Self { start: buffer.0.start, len: buffer.len(), _owner: Some(buffer.clone()) }
+        Self { start: buffer.0.start, len: buffer.len(), is_pool: false, _owner: Some(buffer.0.clone()) }
     }
 }
 
@@ -199,7 +219,22 @@ impl Region {
     /// is dropped. Until then nobody has a reference to bytes that a request or a peer may write,
     /// nor a shared one to bytes while they are written.
     pub const unsafe fn from_raw(start: NonNull<u8>, len: usize) -> Self {
-        Self { start, len, _owner: None }
+        Self { start, len, is_pool: false, _owner: None }
+    }
+
+    /// The memory of a packet pool, which `owner` keeps.
+    ///
+    /// # Safety
+    /// The bytes are initialized, and valid for reads and writes by any thread, until `owner` is
+    /// dropped.
+    #[cfg_attr(not(feature = "port"), allow(dead_code))] // only the framework has pools
+    pub(crate) unsafe fn of_pool(start: NonNull<u8>, len: usize, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { start, len, is_pool: true, _owner: Some(owner) }
+    }
+
+    /// True for the memory of a packet pool.
+    pub(crate) const fn is_pool(&self) -> bool {
+        self.is_pool
     }
 
     /// The first byte.
@@ -227,6 +262,53 @@ impl Region {
     #[inline]
     pub(super) fn place(&self, at: usize, len: usize) -> Option<Place<'_>> {
         place(self.start, self.len, at, len)
+    }
+}
+
+thread_local! {
+    /// The number of this thread; no other ever has it.
+    static THREAD: u64 = {
+        static THREADS: AtomicU64 = AtomicU64::new(0);
+        THREADS.fetch_add(1, Ordering::Relaxed)
+    };
+}
+
+// SAFETY: another thread can only drop it, which does nothing there (invariant 6).
+unsafe impl Send for Owned {}
+// SAFETY: nothing is reached by a shared reference.
+unsafe impl Sync for Owned {}
+
+impl Owned {
+    /// Takes an owner that was made into a pointer.
+    ///
+    /// # Safety
+    /// `raw` stands for an owner of this thread, and nobody else makes it into one again. `release`
+    /// is for pointers of this kind, and may be called once on this thread.
+    #[cfg_attr(not(feature = "port"), allow(dead_code))] // only the framework has mbufs
+    pub(crate) unsafe fn new(raw: NonNull<u8>, release: unsafe fn(NonNull<u8>)) -> Self {
+        Self { raw, release, thread: THREAD.with(|number| *number) }
+    }
+
+    /// The pointer, to be made into the owner again; `None` on another thread than its own, where
+    /// the owner is leaked.
+    #[cfg_attr(not(feature = "port"), allow(dead_code))] // only the framework has mbufs
+    pub(crate) fn into_raw(self) -> Option<NonNull<u8>> {
+        let raw = self.is_here().then_some(self.raw);
+        core::mem::forget(self);
+        raw
+    }
+
+    fn is_here(&self) -> bool {
+        THREAD.with(|number| *number == self.thread)
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        if self.is_here() {
+            // SAFETY: invariant 6: its thread, and it was not taken back.
+            unsafe { (self.release)(self.raw) }
+        }
     }
 }
 

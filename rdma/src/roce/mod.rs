@@ -27,6 +27,7 @@ mod gather;
 mod groups;
 pub(crate) mod handle;
 mod keys;
+pub(crate) mod owned;
 mod path;
 mod qp;
 mod receive_queue;

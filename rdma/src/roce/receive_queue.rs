@@ -129,7 +129,7 @@ impl ReceiveQueue {
     }
 
     #[inline]
-    pub(crate) fn len(&self) -> u32 {
+    pub(crate) const fn len(&self) -> u32 {
         self.tail.wrapping_sub(self.head)
     }
 }

@@ -175,6 +175,14 @@ pub enum PostError {
     Destination,
     /// No such shared receive queue.
     UnknownSrq,
+    /// A piece names the memory of a packet pool, which only its mbufs reach.
+    PoolMemory,
+    /// The mbuf is of a pool that is not registered in the queue pair's protection domain.
+    ForeignMbuf,
+    /// The mbuf to receive into has a second handle, or is a view or a chain.
+    SharedMbuf,
+    /// The queue pair has no places for mbufs.
+    MbufsNotAllowed,
     /// `ibv_post_send` or `ibv_post_recv` failed with this errno.
     Call(i32),
 }
@@ -274,6 +282,13 @@ pub struct WorkCompletion {
     pub source: Option<Qpn>,
 }
 
+impl CompletionKind {
+    /// True for the end of a receive.
+    pub(crate) const fn is_receive(self) -> bool {
+        matches!(self, Self::Receive | Self::ReceiveWriteImm)
+    }
+}
+
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -311,6 +326,12 @@ impl fmt::Display for PostError {
                 return write!(f, "rdma-core: {}", std::io::Error::from_raw_os_error(*errno));
             }
             Self::UnknownSrq => "no such shared receive queue: it was destroyed, or belongs to another device",
+            Self::PoolMemory => "a piece names the memory of a packet pool: post its mbufs",
+            Self::ForeignMbuf => {
+                "mbuf of a packet pool that is not registered in the queue pair's protection domain: register it"
+            }
+            Self::SharedMbuf => "an mbuf to receive into is one buffer, and has no second handle",
+            Self::MbufsNotAllowed => "queue pair without places for mbufs: call allow_mbufs behind create_qp",
         })
     }
 }

@@ -15,6 +15,8 @@ use rdma::wire::qpn::Qpn;
 use softhca::testing::is_inside;
 
 mod conformance;
+#[cfg(feature = "port")]
+mod mbufs;
 
 const MEMORY: usize = 16 * 1024;
 

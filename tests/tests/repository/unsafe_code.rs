@@ -86,6 +86,7 @@ const FILES: &[&str] = &[
     "preload/src/real.rs",
     "preload/src/rehearsal.rs",
     "preload/src/sys/mod.rs",
+    "rdma/src/port/mbufs.rs",
     "rdma/src/provider/rdma_core/memory_and_queues.rs",
     "rdma/src/roce/memory.rs",
     "rdma/src/roce/prefetch.rs",

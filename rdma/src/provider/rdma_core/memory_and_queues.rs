@@ -4,7 +4,8 @@
 //! 1. The bytes of a [`Region`] are valid until it is dropped, and nobody reaches them but by
 //!    atomic accesses ([`crate::roce::Region`], invariants of its own file). A registration owns
 //!    its region, and is the only source of keys for posts: a NIC refuses any other. A region whose
-//!    registration cannot be ended stays with it, and is never dropped.
+//!    registration cannot be ended stays with it, and is never dropped. Of a packet pool's region
+//!    the pieces of requests name what they own until they are complete, and peers have no right.
 //! 2. The queues of a provider are its own: nobody drives their rings by their addresses.
 
 use std::sync::Arc;

@@ -8,6 +8,7 @@ mod convert;
 mod events;
 #[allow(unsafe_code)]
 mod memory_and_queues;
+mod owned;
 
 use core::fmt;
 use core::net::Ipv6Addr;
@@ -23,10 +24,11 @@ use self::convert::Gids;
 use super::{Provider, ProviderLimits};
 use crate::roce::Limits;
 use crate::roce::handle::{Table, kind, next_device};
+use crate::roce::owned::{OwnedRequests, PoolRegions};
 use crate::roce::{
-    Access, AhHandle, Binding, CqHandle, Destination, DeviceError, Event, INLINE_MAX, MESSAGE_MAX, ModifyError, Mr,
-    MrHandle, Mtu, Mw, MwHandle, Notify, Path, PdHandle, PostError, QpAttributes, QpHandle, QpOptions, QpState, Region,
-    SGES_MAX, SendOperation, SendRequest, Sge, SrqHandle, WorkCompletion, check_group, check_pieces,
+    Access, AhHandle, Binding, CqHandle, Data, Destination, DeviceError, Event, INLINE_MAX, MESSAGE_MAX, ModifyError,
+    Mr, MrHandle, Mtu, Mw, MwHandle, Notify, Path, PdHandle, PostError, QpAttributes, QpHandle, QpOptions, QpState,
+    Region, SGES_MAX, SendOperation, SendRequest, Sge, SrqHandle, WorkCompletion, check_group, check_pieces,
 };
 use crate::wire::opcode::Transport;
 use crate::wire::qpn::Qpn;
@@ -54,6 +56,9 @@ pub struct RdmaCore {
     /// Regions by their keys.
     regions: HashMap<u32, MrHandle>,
     pds: Table<kind::Pd, ProtectionDomain>,
+    pools: PoolRegions,
+    /// Queue pairs whose requests may own mbufs, by their numbers.
+    owners: HashMap<Qpn, QpHandle>,
     gids: Gids,
     limits: Limits,
     /// What programs are told, but for the MTU, which the link may change.
@@ -66,10 +71,11 @@ pub struct RdmaCore {
 /// A queue pair, and what it was made of.
 struct Qp {
     queues: QueuePair,
-    transport: Transport,
-    pd: PdHandle,
-    cqs: [CqHandle; 2],
-    srq: Option<SrqHandle>,
+    /// What its requests own.
+    owned: Option<OwnedRequests>,
+    options: QpOptions,
+    /// No step was taken with it.
+    is_new: bool,
     /// That of the last step. Where it has failed since, the NIC knows it.
     state: QpState,
     /// READs and atomic operations that may be under way.
@@ -150,6 +156,8 @@ impl RdmaCore {
             windows: HashMap::new(),
             regions: HashMap::new(),
             pds: Table::of_device(number, OBJECTS),
+            pools: PoolRegions::default(),
+            owners: HashMap::new(),
             gids,
             limits,
             public_limits,
@@ -185,6 +193,44 @@ impl RdmaCore {
 
     fn srq(&self, srq: SrqHandle) -> Result<&Srq, DeviceError> {
         self.srqs.get(srq).ok_or(DeviceError::Unknown(SRQ))
+    }
+
+    fn put_send(&self, handle: QpHandle, request: &SendRequest<'_>) -> Result<(), PostError> {
+        let qp = self.qps.get(handle).ok_or(PostError::UnknownQp)?;
+        // All in the order of RoCE in software. What a queue pair must not be asked for a NIC may
+        // take, and fail with.
+        if request.destination.is_some() != (qp.options.transport == Transport::Ud) {
+            return Err(PostError::Destination);
+        }
+        if qp.options.transport == Transport::Uc && matches!(request.operation, SendOperation::SendInvalidate(_)) {
+            return Err(PostError::Operation);
+        }
+        let send = match request.destination {
+            Some(destination) => Some(self.datagram(qp.options.pd, &request.operation, &destination)?),
+            None => convert::send(&request.operation),
+        };
+        if matches!(qp.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+            return Err(PostError::State);
+        }
+        if request.operation.needs_response() && qp.max_rd_atomic == 0 {
+            return Err(PostError::Operation);
+        }
+        request.check_data(qp.len_max)?;
+        match (send, request.operation) {
+            (Some((kind, imm)), _) => memory_and_queues::post_send(&qp.queues, request, kind, imm),
+            (None, SendOperation::BindWindow(binding)) => self.bind(handle, request, &binding),
+            (None, _) => Err(PostError::Operation),
+        }
+    }
+
+    fn put_recv(&self, qp: QpHandle, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
+        let qp = self.qps.get(qp).ok_or(PostError::UnknownQp)?;
+        match qp.state {
+            _ if qp.options.srq.is_some() => return Err(PostError::Operation),
+            QpState::Reset => return Err(PostError::State),
+            _ => check_pieces(sges)?,
+        }
+        memory_and_queues::post_receive(&qp.queues, wr_id, sges)
     }
 
     /// A request that binds a window; one of nobody, or to a region of nobody, is refused.
@@ -237,7 +283,7 @@ impl Provider for RdmaCore {
 
     fn destroy_pd(&mut self, pd: PdHandle) -> Result<(), DeviceError> {
         // The kernel would say so too, but only once the handle was given up.
-        let is_used = self.qps.iter().any(|qp| qp.pd == pd)
+        let is_used = self.qps.iter().any(|qp| qp.options.pd == pd)
             || self.mrs.iter().any(|mr| mr.pd == pd)
             || self.mws.iter().any(|mw| mw.pd == pd)
             || self.srqs.iter().any(|srq| srq.pd == pd)
@@ -249,7 +295,8 @@ impl Provider for RdmaCore {
     }
 
     fn register_at(&mut self, pd: PdHandle, region: Region, address: u64, access: Access) -> Result<Mr, DeviceError> {
-        let len = region.len() as u64;
+        PoolRegions::check_region(&region, address, access)?;
+        let (len, is_pool) = (region.len() as u64, region.is_pool());
         let mr = memory_and_queues::register(self.pd(pd)?, region, address, access)?;
         // Requests of this package have one key for both; those of mlx5 and rxe are the same.
         let key = mr.lkey();
@@ -259,7 +306,11 @@ impl Provider for RdmaCore {
         let handle =
             self.mrs.insert_with(|_| Registered { region: mr, pd }).ok_or(DeviceError::Full("memory regions"))?;
         self.regions.insert(key, handle);
-        Ok(Mr { handle, address, len, key })
+        let mr = Mr { handle, address, len, key };
+        if is_pool {
+            self.pools.add(pd, mr);
+        }
+        Ok(mr)
     }
 
     fn deregister(&mut self, mr: MrHandle) -> Result<(), DeviceError> {
@@ -271,6 +322,7 @@ impl Provider for RdmaCore {
         });
         ended.unwrap_or(Ok(())).map_err(|error| not_ended(MR, &error))?;
         self.regions.remove(&key);
+        self.pools.remove(mr);
         Ok(())
     }
 
@@ -311,7 +363,7 @@ impl Provider for RdmaCore {
     }
 
     fn destroy_srq(&mut self, srq: SrqHandle) -> Result<(), DeviceError> {
-        let is_used = self.srq(srq).map(|_| self.qps.iter().any(|qp| qp.srq == Some(srq)))?;
+        let is_used = self.srq(srq).map(|_| self.qps.iter().any(|qp| qp.options.srq == Some(srq)))?;
         if is_used {
             return Err(DeviceError::InUse(SRQ));
         }
@@ -324,6 +376,7 @@ impl Provider for RdmaCore {
 
     fn post_srq_recv(&mut self, srq: SrqHandle, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
         let srq = self.srqs.get(srq).ok_or(PostError::UnknownSrq)?;
+        self.pools.check(sges)?;
         check_pieces(sges)?;
         memory_and_queues::post_shared_receive(&srq.receives, wr_id, sges)
     }
@@ -336,7 +389,7 @@ impl Provider for RdmaCore {
     }
 
     fn destroy_cq(&mut self, cq: CqHandle) -> Result<(), DeviceError> {
-        if self.qps.iter().any(|qp| qp.cqs.contains(&cq)) {
+        if self.qps.iter().any(|qp| [qp.options.send_cq, qp.options.recv_cq].contains(&cq)) {
             return Err(DeviceError::InUse(CQ));
         }
         self.cqs.remove(cq).map(drop).ok_or(DeviceError::Unknown(CQ))
@@ -363,13 +416,11 @@ impl Provider for RdmaCore {
             signals_all: options.signals_all,
         };
         let queues = QueuePair::create_service(&request).map_err(|error| refused(&error))?;
-        let QpOptions { transport, pd, send_cq, recv_cq, srq, .. } = *options;
         let qp = Qp {
             queues,
-            transport,
-            pd,
-            cqs: [send_cq, recv_cq],
-            srq,
+            owned: None,
+            options: *options,
+            is_new: true,
             state: QpState::Reset,
             max_rd_atomic: 0,
             len_max: MESSAGE_MAX,
@@ -378,7 +429,9 @@ impl Provider for RdmaCore {
     }
 
     fn destroy_qp(&mut self, qp: QpHandle) -> Result<(), DeviceError> {
-        self.qps.remove(qp).map(drop).ok_or(DeviceError::Unknown("queue pair"))
+        let removed = self.qps.remove(qp).ok_or(DeviceError::Unknown("queue pair"))?;
+        self.owners.remove(&Qpn::new(removed.queues.number()));
+        Ok(())
     }
 
     fn qpn(&self, qp: QpHandle) -> Option<Qpn> {
@@ -396,7 +449,7 @@ impl Provider for RdmaCore {
 
     fn attach_multicast(&mut self, qp: QpHandle, group: Ipv6Addr) -> Result<(), DeviceError> {
         let qp = self.qps.get(qp).ok_or(DeviceError::Unknown(QP))?;
-        check_group(qp.transport, group)?;
+        check_group(qp.options.transport, group)?;
         qp.queues.attach_multicast(group.octets()).map_err(|error| refused(&error))
     }
 
@@ -414,59 +467,38 @@ impl Provider for RdmaCore {
         // It may have failed since the last step.
         qp.state = qp.queues.state().ok().and_then(convert::state_of).unwrap_or(qp.state);
         // The kernel says of none of these mistakes which it was.
-        let to = attributes.check_step(qp.transport, qp.state)?;
+        let to = attributes.check_step(qp.options.transport, qp.state)?;
         attributes.check_values(Limits { mtu, ..self.limits })?;
         let change = convert::change(attributes, &mut self.gids)?;
         qp.queues.modify(&change).map_err(|error| ModifyError::Call(error.errno()))?;
-        qp.state = to;
+        (qp.state, qp.is_new) = (to, false);
+        if let Some(owned) = &mut qp.owned
+            && to == QpState::Reset
+        {
+            owned.clear();
+        }
         qp.max_rd_atomic = attributes.max_rd_atomic.unwrap_or(qp.max_rd_atomic);
-        if qp.transport == Transport::Ud {
+        if qp.options.transport == Transport::Ud {
             // A datagram is a packet, and has no path whose MTU could be another.
             qp.len_max = mtu.bytes();
         }
         Ok(())
     }
 
-    fn post_send(&mut self, handle: QpHandle, request: &SendRequest<'_>) -> Result<(), PostError> {
-        let qp = self.qps.get(handle).ok_or(PostError::UnknownQp)?;
-        // All in the order of RoCE in software. What a queue pair must not be asked for a NIC may
-        // take, and fail with.
-        if request.destination.is_some() != (qp.transport == Transport::Ud) {
-            return Err(PostError::Destination);
+    fn post_send(&mut self, qp: QpHandle, request: &SendRequest<'_>) -> Result<(), PostError> {
+        if let Data::Sges(sges) = request.data {
+            self.pools.check(sges)?;
         }
-        if qp.transport == Transport::Uc && matches!(request.operation, SendOperation::SendInvalidate(_)) {
-            return Err(PostError::Operation);
-        }
-        let send = match request.destination {
-            Some(destination) => Some(self.datagram(qp.pd, &request.operation, &destination)?),
-            None => convert::send(&request.operation),
-        };
-        if matches!(qp.state, QpState::Reset | QpState::Init | QpState::Rtr) {
-            return Err(PostError::State);
-        }
-        if request.operation.needs_response() && qp.max_rd_atomic == 0 {
-            return Err(PostError::Operation);
-        }
-        request.check_data(qp.len_max)?;
-        match (send, request.operation) {
-            (Some((kind, imm)), _) => memory_and_queues::post_send(&qp.queues, request, kind, imm),
-            (None, SendOperation::BindWindow(binding)) => self.bind(handle, request, &binding),
-            (None, _) => Err(PostError::Operation),
-        }
+        self.post_send_with(qp, request, None).map_err(|(error, _)| error)
     }
 
     fn post_recv(&mut self, qp: QpHandle, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
-        let qp = self.qps.get(qp).ok_or(PostError::UnknownQp)?;
-        match qp.state {
-            _ if qp.srq.is_some() => return Err(PostError::Operation),
-            QpState::Reset => return Err(PostError::State),
-            _ => check_pieces(sges)?,
-        }
-        memory_and_queues::post_receive(&qp.queues, wr_id, sges)
+        self.pools.check(sges)?;
+        self.post_recv_with(qp, wr_id, sges, None).map_err(|(error, _)| error)
     }
 
     fn poll_cq(&mut self, cq: CqHandle) -> Result<Option<WorkCompletion>, DeviceError> {
-        memory_and_queues::poll(self.cq(cq)?)
+        Ok(self.poll_with(cq)?.map(|(done, _)| done))
     }
 
     fn arm_cq(&mut self, cq: CqHandle, notify: Notify) -> Result<(), DeviceError> {

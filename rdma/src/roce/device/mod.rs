@@ -4,6 +4,7 @@ mod datagrams;
 mod gsi;
 mod links;
 mod objects;
+mod owned;
 mod srq;
 
 use zerocopy::FromBytes;
@@ -14,6 +15,7 @@ pub use gsi::{GsiFull, MAD_LEN, ReceivedMad};
 pub use objects::DeviceError;
 
 use self::gsi::Gsi;
+use self::owned::Ownership;
 
 use super::builder::frame_len_max;
 use super::config::{DeviceConfig, random};
@@ -49,6 +51,8 @@ pub struct Device {
     timers: Timers,
     config: DeviceConfig,
     qpn_bits: u32,
+    /// Once a packet pool is registered.
+    ownership: Option<Box<Ownership>>,
 }
 
 /// Timers that one call looks at.
@@ -92,6 +96,7 @@ impl Device {
             timers: Timers::new(config.qps),
             config: *config,
             qpn_bits,
+            ownership: None,
         }
     }
 
@@ -270,6 +275,14 @@ impl Device {
     /// [`PostError`]; nothing changed then.
     #[inline]
     pub fn post_send(&mut self, handle: QpHandle, request: &SendRequest<'_>) -> Result<(), PostError> {
+        if self.ownership.is_some() {
+            return self.post_send_beside_pools(handle, request);
+        }
+        self.put_send(handle, request)
+    }
+
+    #[inline]
+    fn put_send(&mut self, handle: QpHandle, request: &SendRequest<'_>) -> Result<(), PostError> {
         self.qps.prefetch(handle.idx(), lines::REQUEST);
         let qp = self.qps.get_mut(handle).ok_or(PostError::UnknownQp)?;
         qp.post_send(&mut self.tables, request)?;
@@ -283,6 +296,14 @@ impl Device {
     /// [`PostError`]; nothing changed then.
     #[inline]
     pub fn post_recv(&mut self, handle: QpHandle, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
+        if self.ownership.is_some() {
+            return self.post_recv_beside_pools(handle, wr_id, sges);
+        }
+        self.put_recv(handle, wr_id, sges)
+    }
+
+    #[inline]
+    fn put_recv(&mut self, handle: QpHandle, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
         self.qps.get_mut(handle).ok_or(PostError::UnknownQp)?.post_recv(&mut self.tables, wr_id, sges)
     }
 }

@@ -11,6 +11,7 @@ use crate::roce::events::Event;
 use crate::roce::handle::{CqHandle, MrHandle, MwHandle, PdHandle, QpHandle, SrqHandle};
 use crate::roce::keys::{Access, Mr, Mw};
 use crate::roce::memory::Region;
+use crate::roce::owned::PoolRegions;
 use crate::roce::qp::attributes::Limits;
 use crate::roce::qp::{ModifyError, Qp, QpAttributes, QpOptions, QpState};
 use crate::roce::work::{Status, WorkCompletion};
@@ -79,10 +80,15 @@ impl Device {
         access: Access,
     ) -> Result<Mr, DeviceError> {
         self.pds.get(pd).ok_or(DeviceError::Unknown("protection domain"))?;
+        PoolRegions::check_region(&region, address, access)?;
+        let is_pool = region.is_pool();
         let registered = self.tables.regions.register(pd, region, address, access);
-        registered
-            .map_err(|_| DeviceError::Value("access rights without LOCAL_WRITE"))?
-            .ok_or(DeviceError::Full("memory regions"))
+        let registered = registered.map_err(|_| DeviceError::Value("access rights without LOCAL_WRITE"))?;
+        let mr = registered.ok_or(DeviceError::Full("memory regions"))?;
+        if is_pool {
+            self.ownership_mut().pools.add(pd, mr);
+        }
+        Ok(mr)
     }
 
     /// Ends a registration and returns the memory. Requests that are under way fail when they next
@@ -94,7 +100,11 @@ impl Device {
         if self.tables.regions.has_windows(mr) {
             return Err(DeviceError::InUse("memory region"));
         }
-        self.tables.regions.deregister(mr).ok_or(DeviceError::Unknown("memory region"))
+        let region = self.tables.regions.deregister(mr).ok_or(DeviceError::Unknown("memory region"))?;
+        if region.is_pool() {
+            self.ownership_mut().pools.remove(mr);
+        }
+        Ok(region)
     }
 
     /// Makes a memory window. It reaches nothing until a request binds it
@@ -141,9 +151,14 @@ impl Device {
         Ok(())
     }
 
-    /// Takes the oldest completion.
+    /// Takes the oldest completion. If its request owns an mbuf, that is freed.
     #[inline]
     pub fn poll_cq(&mut self, cq: CqHandle) -> Option<WorkCompletion> {
+        self.poll_owned(cq).map(|(completion, _)| completion)
+    }
+
+    #[inline]
+    pub(super) fn take_completion(&mut self, cq: CqHandle) -> Option<WorkCompletion> {
         let completion = self.tables.cqs.get_mut(cq)?.pop()?;
         if completion.status == Status::Flushed {
             self.note_polled(&completion);
@@ -211,12 +226,13 @@ impl Device {
 
     /// Destroys a queue pair; its requests have no completions. A receive of its shared queue that
     /// a message has begun with is the first there again; where that queue is full again, it has a
-    /// completion as flushed.
+    /// completion as flushed. Mbufs of its requests are freed.
     ///
     /// # Errors
     /// If there is none.
     pub fn destroy_qp(&mut self, handle: QpHandle) -> Result<(), DeviceError> {
         let mut qp = self.qps.remove(handle).ok_or(DeviceError::Unknown("queue pair"))?;
+        self.disown_all(handle);
         qp.leave_shared(&mut self.tables);
         self.timers.remove(handle.idx());
         if qp.is_queued {
@@ -246,8 +262,12 @@ impl Device {
         let (mtu, rd_atomics) = (self.config.mtu, self.config.rd_atomics);
         let limits = Limits { mtu, dest_rd_atomics: rd_atomics, rd_atomics };
         let qp = self.qps.get_mut(handle).ok_or(ModifyError::UnknownQp)?;
+        let lens = qp.lens();
         qp.modify(&mut self.tables, limits, attributes)?;
         settle(qp, &self.tables, &mut self.due, &mut self.timers);
+        if attributes.state == Some(QpState::Reset) {
+            self.disown_last(handle, lens);
+        }
         Ok(())
     }
 

@@ -49,6 +49,7 @@ impl Device {
     /// [`PostError`]; nothing changed then.
     #[inline]
     pub fn post_srq_recv(&mut self, handle: SrqHandle, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
+        self.check_sges(sges)?;
         self.tables.srqs.get_mut(handle).ok_or(PostError::UnknownSrq)?.queue.post(wr_id, sges)
     }
 

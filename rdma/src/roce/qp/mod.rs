@@ -207,6 +207,25 @@ impl Qp {
         self.settings.pkey
     }
 
+    /// What it was made of.
+    pub(super) fn options(&self, tables: &Tables) -> QpOptions {
+        QpOptions {
+            transport: self.transport,
+            pd: self.pd,
+            send_cq: self.send_cq,
+            recv_cq: self.recv_cq,
+            send_depth: self.sq.depth,
+            recv_depth: self.rq.depth,
+            srq: self.srq(tables),
+            signals_all: self.signals_all,
+        }
+    }
+
+    /// Requests in its send queue and in its receive queue.
+    pub(super) const fn lens(&self) -> [usize; 2] {
+        [self.sq.tail.wrapping_sub(self.sq.head) as usize, self.rq.len() as usize]
+    }
+
     /// The headers of its path; `None` of one of datagrams, or without a peer.
     pub(super) fn template_mut(&mut self) -> Option<&mut Template> {
         self.template.as_mut()
@@ -370,8 +389,7 @@ impl Qp {
 
     /// The completion of a request that was flushed is polled: its place is free.
     pub(super) fn note_polled(&mut self, kind: CompletionKind) {
-        let is_receive = matches!(kind, CompletionKind::Receive | CompletionKind::ReceiveWriteImm);
-        let count = if is_receive { &mut self.rq.flushed } else { &mut self.sq.flushed };
+        let count = if kind.is_receive() { &mut self.rq.flushed } else { &mut self.sq.flushed };
         *count = count.saturating_sub(1);
     }
 
