@@ -162,6 +162,16 @@ pub trait Provider {
     /// The state of a queue pair; `None` of one that there is not. Over a NIC a system call.
     fn qp_state(&self, qp: QpHandle) -> Option<QpState>;
 
+    /// The attributes that a queue pair has now (`ibv_query_qp`): its state, and of the others those
+    /// that its service and the steps so far have given it. The rights are the peer's alone. Packet
+    /// numbers are those of the next packets; some NICs keep to those that were set. Over a NIC a
+    /// system call, and the kernel alone knows the MAC addresses of the path: they are zeroes, and
+    /// there is no path where our own address on it is no GID of the port any more.
+    ///
+    /// # Errors
+    /// If there is none, or the NIC is gone.
+    fn qp_attributes(&self, qp: QpHandle) -> Result<QpAttributes, DeviceError>;
+
     /// The most that the device has.
     fn limits(&self) -> ProviderLimits;
 
@@ -303,6 +313,10 @@ impl Provider for Device {
 
     fn qp_state(&self, qp: QpHandle) -> Option<QpState> {
         Self::qp_state(self, qp)
+    }
+
+    fn qp_attributes(&self, qp: QpHandle) -> Result<QpAttributes, DeviceError> {
+        Self::qp_attributes(self, qp)
     }
 
     fn limits(&self) -> ProviderLimits {

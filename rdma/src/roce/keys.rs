@@ -45,6 +45,11 @@ impl Access {
         self.0 & Self::REMOTE.0 != 0
     }
 
+    /// The rights of a peer among these.
+    pub(super) const fn of_peer(self) -> Self {
+        Self(self.0 & Self::REMOTE.0)
+    }
+
     /// True for rights that a region may have: who writes from afar writes.
     const fn is_consistent(self) -> bool {
         self.0 & (Self::REMOTE_WRITE.0 | Self::REMOTE_ATOMIC.0) == 0 || self.has(Self::LOCAL_WRITE)

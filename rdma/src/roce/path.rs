@@ -163,6 +163,20 @@ impl Template {
         other
     }
 
+    /// The path that it was made of, with the MAC addresses of now.
+    #[cold]
+    pub(super) fn path(&self) -> Path {
+        let (macs, ip) = (&self.bytes, &self.bytes[usize::from(self.link_len)..]);
+        // A tag stands between the addresses and the type of what follows.
+        let vlan = (self.link_len == 18).then(|| u16::from_be_bytes(*array(macs, 14)));
+        let link = Link { destination: *array(macs, 0), source: *array(macs, 6), vlan };
+        let (traffic_class, hop_limit) = match self.kind {
+            Kind::Ipv4 => (ip[1], ip[8]),
+            Kind::Ipv6 | Kind::Grh => (ip[0] << 4 | ip[1] >> 4, ip[7]),
+        };
+        Path { link, addresses: self.addresses(), traffic_class, hop_limit }
+    }
+
     /// From where to where.
     #[cold]
     pub(super) fn addresses(&self) -> Addresses {
@@ -306,6 +320,7 @@ mod tests {
         let link = Link { destination: [2; 6], source: [4; 6], vlan };
         let path = Path::new(link, addresses);
         let template = Template::new(&path, Qpn::new(0x11), Qpn::new(0x12));
+        assert_eq!(template.path(), path);
         let mut frame = [0; 128];
         let roce_at = template.copy_to(&mut frame);
         template.complete(&mut frame[..roce_at], 20);

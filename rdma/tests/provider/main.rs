@@ -279,6 +279,63 @@ fn run<P: Provider>(mut ends: [P; 2], gids: [Ipv6Addr; 2], mut turn: impl FnMut(
     }
 }
 
+/// The program of queries: each step adds the attributes that it was given, of each service. What
+/// the path says of Ethernet is `link`.
+fn run_queries<P: Provider>(mut ends: [P; 2], gids: [Ipv6Addr; 2], link: Link) {
+    let addresses = Addresses::Ipv6 { source: gids[0], destination: gids[1] };
+    let way = Path { traffic_class: 0x62, hop_limit: 9, ..path(addresses) };
+    let all = QpAttributes {
+        qkey: Some(0x1111),
+        access: Some(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC),
+        mtu: Some(Mtu::B512),
+        rq_psn: Some(Psn::new(0x99)),
+        sq_psn: Some(Psn::new(0x98)),
+        max_dest_rd_atomic: Some(2),
+        max_rd_atomic: Some(4),
+        min_rnr_timer: Some(5),
+        retry_cnt: Some(6),
+        rnr_retry: Some(3),
+        timeout: Some(17),
+        ..QpAttributes::connection(way, Qpn::new(0x55))
+    };
+    let end = &mut ends[0];
+    for transport in [Transport::Rc, Transport::Uc, Transport::Ud] {
+        let own = Own::of(end, transport, false);
+        let mut given = vec![QpAttributes::to(QpState::Reset)];
+        given.extend(all.steps(transport));
+        for (idx, step) in given.iter().enumerate() {
+            if idx > 0 {
+                end.modify_qp(own.qp, step).unwrap();
+            }
+            let seen = end.qp_attributes(own.qp).unwrap();
+            let so_far = &given[..=idx];
+            let expected = QpAttributes {
+                state: step.state,
+                pkey_index: so_far.iter().find_map(|step| step.pkey_index),
+                port: so_far.iter().find_map(|step| step.port),
+                qkey: so_far.iter().find_map(|step| step.qkey),
+                access: so_far.iter().find_map(|step| step.access),
+                path: so_far.iter().find_map(|step| step.path).map(|path| Path { link, ..path }),
+                mtu: so_far.iter().find_map(|step| step.mtu),
+                destination: so_far.iter().find_map(|step| step.destination),
+                rq_psn: so_far.iter().find_map(|step| step.rq_psn),
+                max_dest_rd_atomic: so_far.iter().find_map(|step| step.max_dest_rd_atomic),
+                min_rnr_timer: so_far.iter().find_map(|step| step.min_rnr_timer),
+                sq_psn: so_far.iter().find_map(|step| step.sq_psn),
+                max_rd_atomic: so_far.iter().find_map(|step| step.max_rd_atomic),
+                retry_cnt: so_far.iter().find_map(|step| step.retry_cnt),
+                rnr_retry: so_far.iter().find_map(|step| step.rnr_retry),
+                timeout: so_far.iter().find_map(|step| step.timeout),
+            };
+            assert_eq!(seen, expected, "{transport:?}, step {idx}");
+        }
+        end.modify_qp(own.qp, &QpAttributes::to(QpState::Err)).unwrap();
+        assert_eq!(end.qp_attributes(own.qp).unwrap().state, Some(QpState::Err));
+        end.destroy_qp(own.qp).unwrap();
+        assert_eq!(end.qp_attributes(own.qp), Err(DeviceError::Unknown("queue pair")));
+    }
+}
+
 /// Two RoCE devices and their addresses.
 fn roce_devices() -> ([Device; 2], [Ipv6Addr; 2]) {
     let gid = |end| Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, end);
@@ -412,6 +469,18 @@ fn rights_that_need_local_write_are_refused_over_a_nic_without_it() {
         let why = "remote rights or windows without LOCAL_WRITE through rdma-core";
         assert_eq!(registered, Err(DeviceError::Value(why)));
     }
+}
+
+#[test]
+fn attributes_are_those_that_the_steps_have_given() {
+    let (ends, gids) = roce_devices();
+    run_queries(ends, gids, path(Addresses::Ipv6 { source: gids[0], destination: gids[1] }).link);
+}
+
+#[test]
+fn attributes_are_those_that_the_steps_have_given_to_a_nic() {
+    let Some((ends, gids)) = connectxs("attributes_are_those_that_the_steps_have_given_to_a_nic") else { return };
+    run_queries(ends, gids, Link { destination: [0; 6], source: [0; 6], vlan: None });
 }
 
 #[test]

@@ -151,6 +151,16 @@ impl RemoteAccess {
             | flag(self.atomic, IBV_ACCESS_REMOTE_ATOMIC)
             | flag(self.bind, IBV_ACCESS_MW_BIND)
     }
+
+    pub(super) fn of(flags: u32) -> Self {
+        let has = |flag| flags & flag != 0;
+        Self {
+            read: has(IBV_ACCESS_REMOTE_READ),
+            write: has(IBV_ACCESS_REMOTE_WRITE),
+            atomic: has(IBV_ACCESS_REMOTE_ATOMIC),
+            bind: has(IBV_ACCESS_MW_BIND),
+        }
+    }
 }
 
 /// Memory registered with the NIC. Cheap to clone.

@@ -128,7 +128,7 @@ impl QpState {
         (Self::Unknown, IBV_QPS_UNKNOWN),
     ];
 
-    fn of(raw: ibv_qp_state) -> Self {
+    pub(super) fn of(raw: ibv_qp_state) -> Self {
         Self::ALL.iter().find(|(_, number)| *number == raw).map_or(Self::Unknown, |(state, _)| *state)
     }
 

@@ -52,7 +52,7 @@ pub struct ServiceRequest<'a> {
     pub signals_all: bool,
 }
 
-/// What changes of a QP: what is `Some` is in the mask of `ibv_modify_qp`.
+/// What changes of a QP, or what it has: what is `Some` is in the mask of `ibv_modify_qp`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QpChange {
     /// The next state.
@@ -115,6 +115,18 @@ impl Address {
         raw.grh.traffic_class = self.traffic_class;
         raw.grh.hop_limit = self.hop_limit;
         raw
+    }
+
+    /// `None` where none was set.
+    fn of(raw: &ibv_ah_attr) -> Option<Self> {
+        (raw.is_global != 0).then_some(Self {
+            // SAFETY: all members of the union are 16 bytes, and any bytes are a GID.
+            gid: unsafe { raw.grh.dgid.raw },
+            gid_index: raw.grh.sgid_index,
+            port: raw.port_num,
+            traffic_class: raw.grh.traffic_class,
+            hop_limit: raw.grh.hop_limit,
+        })
     }
 }
 
@@ -417,6 +429,23 @@ impl QueuePair {
         VerbsError::check("ibv_modify_qp", answer)
     }
 
+    /// The attributes that it has now. Those that its service or its state has not are zeroes, or
+    /// what the device says of them. The packet numbers are those of the next packets, where the
+    /// device knows them.
+    ///
+    /// # Errors
+    /// The device is gone.
+    pub fn attributes(&self) -> Result<QpChange, VerbsError> {
+        // SAFETY: a living QP; 2.
+        let (answer, raw) = unsafe {
+            let (mut raw, mut made): (ibv_qp_attr, ibv_qp_init_attr) = (zeroed(), zeroed());
+            let mask = ALL_ATTRIBUTES.cast_signed();
+            ((self.verbs().ibv_query_qp)(self.as_ptr(), &raw mut raw, mask, &raw mut made), raw)
+        };
+        VerbsError::check("ibv_query_qp", answer)?;
+        Ok(QpChange::of(&raw))
+    }
+
     /// Has a QP of datagrams receive what is sent to a multicast group, by its GID.
     ///
     /// # Errors
@@ -631,7 +660,48 @@ impl QpCaps {
     }
 }
 
+/// All of [`QpChange`].
+const ALL_ATTRIBUTES: u32 = IBV_QP_STATE
+    | IBV_QP_PKEY_INDEX
+    | IBV_QP_PORT
+    | IBV_QP_QKEY
+    | IBV_QP_ACCESS_FLAGS
+    | IBV_QP_AV
+    | IBV_QP_PATH_MTU
+    | IBV_QP_DEST_QPN
+    | IBV_QP_RQ_PSN
+    | IBV_QP_MAX_DEST_RD_ATOMIC
+    | IBV_QP_MIN_RNR_TIMER
+    | IBV_QP_SQ_PSN
+    | IBV_QP_MAX_QP_RD_ATOMIC
+    | IBV_QP_RETRY_CNT
+    | IBV_QP_RNR_RETRY
+    | IBV_QP_TIMEOUT;
+
 impl QpChange {
+    /// What a structure says, all of it.
+    fn of(raw: &ibv_qp_attr) -> Self {
+        Self {
+            state: Some(QpState::of(raw.qp_state)),
+            pkey_index: Some(raw.pkey_index),
+            port: Some(raw.port_num),
+            qkey: Some(raw.qkey),
+            access: Some(RemoteAccess::of(raw.qp_access_flags)),
+            address: Address::of(&raw.ah_attr),
+            // 256 is 1, and each step twice as much.
+            mtu: (1..=5).contains(&raw.path_mtu).then(|| 128 << raw.path_mtu),
+            destination: Some(raw.dest_qp_num),
+            rq_psn: Some(raw.rq_psn),
+            max_dest_rd_atomic: Some(raw.max_dest_rd_atomic),
+            min_rnr_timer: Some(raw.min_rnr_timer),
+            sq_psn: Some(raw.sq_psn),
+            max_rd_atomic: Some(raw.max_rd_atomic),
+            retry_cnt: Some(raw.retry_cnt),
+            rnr_retry: Some(raw.rnr_retry),
+            timeout: Some(raw.timeout),
+        }
+    }
+
     /// The structure, and the mask of what is set in it.
     fn raw(&self) -> (ibv_qp_attr, u32) {
         fn set<T>(mask: &mut u32, flag: u32, place: &mut T, value: Option<T>) {

@@ -8,13 +8,19 @@ use rdma_core_sys::verbs::{
 };
 
 use crate::roce::{
-    Access, Addresses, CompletionKind, ModifyError, Path, QpAttributes, QpState, SendOperation, Status, WorkCompletion,
+    Access, Addresses, CompletionKind, Link, ModifyError, Mtu, Path, QpAttributes, QpState, SendOperation, Status,
+    WorkCompletion,
 };
 use crate::wire::opcode::Transport;
+use crate::wire::psn::Psn;
 use crate::wire::qpn::Qpn;
 
 /// The first port.
 pub(super) const PORT: u8 = 1;
+
+/// The versions of RoCE, as the kernel names them.
+const ROCE_V1: &str = "IB/RoCE v1";
+const ROCE_V2: &str = "RoCE v2";
 
 /// The GIDs of the port with the version of RoCE of each, where the kernel says it. Addresses come
 /// and go while the device is open, so a place is looked at again before it is used.
@@ -44,6 +50,12 @@ impl Gids {
 
     pub(super) fn addresses(&self) -> impl Iterator<Item = Ipv6Addr> {
         self.found.iter().map(|(address, _)| *address)
+    }
+
+    /// What was last found at a place: an address of ours, and whether it is for RoCEv1.
+    fn known_at(&self, place: u8) -> Option<(Ipv6Addr, bool)> {
+        let (address, version) = self.found.get(usize::from(place))?;
+        Some((*address, version.as_ref().is_some_and(|version| version.trim_end() == ROCE_V1)))
     }
 
     /// The place of an address of ours, for a version of RoCE.
@@ -92,7 +104,7 @@ pub(super) fn change(attributes: &QpAttributes, gids: &mut Gids) -> Result<QpCha
         qkey: attributes.qkey,
         access: attributes.access.map(remote_access),
         address,
-        mtu: attributes.mtu.map(crate::roce::Mtu::bytes),
+        mtu: attributes.mtu.map(Mtu::bytes),
         destination: attributes.destination.map(Qpn::get),
         rq_psn: attributes.rq_psn.map(|psn| psn.get()),
         max_dest_rd_atomic: attributes.max_dest_rd_atomic,
@@ -108,13 +120,54 @@ pub(super) fn change(attributes: &QpAttributes, gids: &mut Gids) -> Result<QpCha
 /// The way to a peer; `None` where our address on it is no GID of the port.
 pub(super) fn address(path: &Path, gids: &mut Gids) -> Option<Address> {
     let (source, gid, version) = match path.addresses {
-        Addresses::Ipv4 { source, destination } => (source.to_ipv6_mapped(), destination.to_ipv6_mapped(), "RoCE v2"),
-        Addresses::Ipv6 { source, destination } => (source, destination, "RoCE v2"),
-        Addresses::Grh { source, destination } => (source, destination, "IB/RoCE v1"),
+        Addresses::Ipv4 { source, destination } => (source.to_ipv6_mapped(), destination.to_ipv6_mapped(), ROCE_V2),
+        Addresses::Ipv6 { source, destination } => (source, destination, ROCE_V2),
+        Addresses::Grh { source, destination } => (source, destination, ROCE_V1),
     };
     let gid_index = gids.place(source, version)?;
     let (traffic_class, hop_limit) = (path.traffic_class, path.hop_limit);
     Some(Address { gid: gid.octets(), gid_index, port: PORT, traffic_class, hop_limit })
+}
+
+/// The attributes of `ibv_query_qp`, all of them.
+pub(super) fn attributes(seen: &QpChange, gids: &Gids) -> QpAttributes {
+    QpAttributes {
+        state: None,
+        pkey_index: seen.pkey_index,
+        port: seen.port,
+        qkey: seen.qkey,
+        access: seen.access.map(access),
+        path: seen.address.and_then(|address| path(&address, gids)),
+        mtu: Mtu::ALL.into_iter().find(|mtu| seen.mtu == Some(mtu.bytes())),
+        destination: seen.destination.map(Qpn::new),
+        rq_psn: seen.rq_psn.map(Psn::new),
+        max_dest_rd_atomic: seen.max_dest_rd_atomic,
+        min_rnr_timer: seen.min_rnr_timer,
+        sq_psn: seen.sq_psn.map(Psn::new),
+        max_rd_atomic: seen.max_rd_atomic,
+        retry_cnt: seen.retry_cnt,
+        rnr_retry: seen.rnr_retry,
+        timeout: seen.timeout,
+    }
+}
+
+/// The rights of a peer.
+fn access(RemoteAccess { read, write, atomic, .. }: RemoteAccess) -> Access {
+    let rights = [(read, Access::REMOTE_READ), (write, Access::REMOTE_WRITE), (atomic, Access::REMOTE_ATOMIC)];
+    let there = rights.into_iter().filter(|(is_there, _)| *is_there);
+    there.fold(Access::LOCAL_READ, |all, (_, right)| all | right)
+}
+
+/// The way to a peer, without the MAC addresses, which the kernel alone knows.
+fn path(address: &Address, gids: &Gids) -> Option<Path> {
+    let ((source, is_v1), destination) = (gids.known_at(address.gid_index)?, Ipv6Addr::from(address.gid));
+    let addresses = match (source.to_ipv4_mapped(), destination.to_ipv4_mapped()) {
+        _ if is_v1 => Addresses::Grh { source, destination },
+        (Some(source), Some(destination)) => Addresses::Ipv4 { source, destination },
+        _ => Addresses::Ipv6 { source, destination },
+    };
+    let link = Link { destination: [0; 6], source: [0; 6], vlan: None };
+    Some(Path { link, addresses, traffic_class: address.traffic_class, hop_limit: address.hop_limit })
 }
 
 const fn state(state: QpState) -> RawState {

@@ -34,14 +34,19 @@ impl RdmaCore {
     /// passed over.
     pub(super) fn take_event(&mut self) -> Result<Option<Event>, DeviceError> {
         while let Some(event) = self.context.next_event().map_err(|error| refused(&error))? {
-            if event.kind == EventKind::GidChange {
-                self.gids.refresh();
-            }
-            if let Some(event) = self.named(event) {
+            if let Some(event) = self.note(event) {
                 return Ok(Some(event));
             }
         }
         Ok(None)
+    }
+
+    /// Does what follows from an event, and names it.
+    fn note(&mut self, event: AsyncEvent) -> Option<Event> {
+        if event.kind == EventKind::GidChange {
+            self.gids.refresh();
+        }
+        self.named(event)
     }
 
     /// An event with its object's handle.
@@ -78,4 +83,37 @@ impl RdmaCore {
 fn find<K, T>(table: &Table<K, T>, is_it: impl Fn(&T) -> bool) -> Option<Handle<K>> {
     let idx = (0..OBJECTS).find(|idx| table.at(*idx).is_some_and(&is_it))?;
     table.handle_at(idx)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a panic here is the report
+    use std::path::Path;
+    use std::process::Command;
+
+    use super::*;
+
+    /// The software ConnectX raises no such event, so it is handed over here. Another test has the
+    /// way from the kernel's number to it.
+    #[test]
+    fn addresses_are_read_again_when_the_kernel_says_that_they_have_changed() {
+        let test = "provider::rdma_core::events::tests::\
+                    addresses_are_read_again_when_the_kernel_says_that_they_have_changed";
+        if !softhca::testing::is_inside(test, &["--strict", "--address", "192.0.2.1"]) {
+            return;
+        }
+        let mut nic = RdmaCore::open("mlx5_0").unwrap();
+        let both: Vec<_> = nic.gids().collect();
+        assert_eq!(both.len(), 2, "link-local, and that of the address");
+        // A table of our own, without the second.
+        let folder = Path::new("/sys/class/infiniband/mlx5_0/ports/1/gids");
+        let first = std::fs::read_to_string(folder.join("0")).unwrap();
+        assert!(Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(folder).status().unwrap().success());
+        std::fs::write(folder.join("0"), first).unwrap();
+        let other = AsyncEvent { kind: EventKind::PortActive, element: Element::Port(1) };
+        assert_eq!((nic.note(other), nic.gids().count()), (Some(Event::PortActive), 2));
+        let change = AsyncEvent { kind: EventKind::GidChange, element: Element::Port(1) };
+        assert_eq!(nic.note(change), Some(Event::GidChange));
+        assert_eq!(nic.gids().collect::<Vec<_>>(), both[..1]);
+    }
 }

@@ -443,6 +443,13 @@ impl Provider for RdmaCore {
         Some(qp.queues.state().ok().and_then(convert::state_of).unwrap_or(qp.state))
     }
 
+    fn qp_attributes(&self, qp: QpHandle) -> Result<QpAttributes, DeviceError> {
+        let qp = self.qps.get(qp).ok_or(DeviceError::Unknown(QP))?;
+        let attributes = qp.queues.attributes().map_err(|error| refused(&error))?;
+        let state = attributes.state.and_then(convert::state_of).unwrap_or(qp.state);
+        Ok(convert::attributes(&attributes, &self.gids).known_in(qp.options.transport, state))
+    }
+
     fn limits(&self) -> ProviderLimits {
         ProviderLimits { mtu: self.mtu().unwrap_or(self.limits.mtu), ..self.public_limits }
     }

@@ -292,6 +292,16 @@ impl Device {
         self.qps.get(handle).map(Qp::state)
     }
 
+    /// The attributes that a queue pair has now (`ibv_query_qp`): its state, and of the others those
+    /// that its service and the steps so far have given it. Packet numbers are those of the next
+    /// packets, and the rights are the peer's alone.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn qp_attributes(&self, handle: QpHandle) -> Result<QpAttributes, DeviceError> {
+        self.qps.get(handle).map(Qp::attributes).ok_or(DeviceError::Unknown("queue pair"))
+    }
+
     /// True while requests of a queue pair wait that [`Device::transmit`] has not handed out whole,
     /// or not again since they were lost: for acknowledgments of earlier ones, the peer's receives,
     /// a slower pace, or the caller.

@@ -229,6 +229,20 @@ impl QpAttributes {
         })
     }
 
+    /// Those of these attributes that a queue pair of this service and in this state has been given,
+    /// with the state. One in ERR may not have been given all of them: they are a new one's.
+    pub(crate) fn known_in(&self, transport: Transport, state: QpState) -> Self {
+        let steps = match state {
+            QpState::Reset => 0,
+            QpState::Init => 1,
+            QpState::Rtr => 2,
+            QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err => 3,
+        };
+        let all = [(QpState::Reset, QpState::Init), (QpState::Init, QpState::Rtr), (QpState::Rtr, QpState::Rts)];
+        let given = all[..steps].iter().filter_map(|(from, to)| demands(transport, *from, *to));
+        Self { state: Some(state), ..self.of_mask(given.fold(0, |mask, (needed, _)| mask | needed)) }
+    }
+
     /// The attributes of a mask alone.
     fn of_mask(&self, mask: u16) -> Self {
         fn keep<T>(mask: u16, bit: u16, value: Option<T>) -> Option<T> {
@@ -357,6 +371,30 @@ impl Qp {
         self.apply(attributes);
         self.enter(tables, to);
         Ok(())
+    }
+
+    /// The attributes that it has now: the packet numbers are those of the next packets.
+    pub(crate) fn attributes(&self) -> QpAttributes {
+        let settings = &self.settings;
+        let all = QpAttributes {
+            state: None,
+            pkey_index: Some(0),
+            port: Some(1),
+            qkey: Some(settings.qkey),
+            access: Some(settings.access.of_peer()),
+            path: self.template.as_ref().map(Template::path),
+            mtu: Mtu::ALL.into_iter().find(|mtu| mtu.shift() as u8 == settings.mtu_shift),
+            destination: Some(settings.destination),
+            rq_psn: Some(self.responder.expected),
+            max_dest_rd_atomic: Some(settings.max_dest_rd_atomic),
+            min_rnr_timer: Some(settings.min_rnr_timer),
+            sq_psn: Some(self.requester.next),
+            max_rd_atomic: Some(settings.max_rd_atomic),
+            retry_cnt: Some(settings.retry_cnt),
+            rnr_retry: Some(settings.rnr_retry),
+            timeout: Some(settings.timeout),
+        };
+        all.known_in(self.transport, self.state)
     }
 
     fn apply(&mut self, attributes: &QpAttributes) {
