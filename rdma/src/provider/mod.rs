@@ -162,11 +162,11 @@ pub trait Provider {
     /// The state of a queue pair; `None` of one that there is not. Over a NIC a system call.
     fn qp_state(&self, qp: QpHandle) -> Option<QpState>;
 
-    /// The attributes that a queue pair has now (`ibv_query_qp`): its state, and of the others those
-    /// that its service and the steps so far have given it. The rights are the peer's alone. Packet
-    /// numbers are those of the next packets; some NICs keep to those that were set. Over a NIC a
-    /// system call, and the kernel alone knows the MAC addresses of the path: they are zeroes, and
-    /// there is no path where our own address on it is no GID of the port any more.
+    /// The attributes that a queue pair has now (`ibv_query_qp`): its state, and of the others
+    /// those that its service and the steps so far have given it. The rights are the peer's alone.
+    /// Packet numbers are those of the next packets; some NICs keep to those that were set. Over a
+    /// NIC a system call, and the kernel alone knows the MAC addresses of the path: they are
+    /// zeroes, and there is no path where our own address on it is no GID of the port any more.
     ///
     /// # Errors
     /// If there is none, or the NIC is gone.

@@ -292,9 +292,9 @@ impl Device {
         self.qps.get(handle).map(Qp::state)
     }
 
-    /// The attributes that a queue pair has now (`ibv_query_qp`): its state, and of the others those
-    /// that its service and the steps so far have given it. Packet numbers are those of the next
-    /// packets, and the rights are the peer's alone.
+    /// The attributes that a queue pair has now (`ibv_query_qp`): its state, and of the others
+    /// those that its service and the steps so far have given it. Packet numbers are those of the
+    /// next packets, and the rights are the peer's alone.
     ///
     /// # Errors
     /// If there is none.

@@ -229,8 +229,8 @@ impl QpAttributes {
         })
     }
 
-    /// Those of these attributes that a queue pair of this service and in this state has been given,
-    /// with the state. One in ERR may not have been given all of them: they are a new one's.
+    /// Those of these attributes that a queue pair of this service and in this state has been
+    /// given, with the state. One in ERR may not have been given all of them: they are a new one's.
     pub(crate) fn known_in(&self, transport: Transport, state: QpState) -> Self {
         let steps = match state {
             QpState::Reset => 0,
