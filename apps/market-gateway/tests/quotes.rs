@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Parser;
 use feed_handler::SinkContext;
 use feed_handler::args::{Cli, Command};
-use market::event::{Add, BookReset, Depth, DepthAction, EndOfEvent, Event, Liquidity, Numbered};
+use market::event::{Add, BookReset, Depth, DepthAction, EndOfEvent, Event, Liquidity, Numbered, Status};
 use market::{Books, Capacity, DepthBooks, EventSink, Gap, Locate, OrderBooks, OrderRef, Price, Price9, Side, Symbol};
 use market_gateway::{GatewayCounts, RingSink};
 use market_ring::{Flags, Quote, RingConfig, RingReader};
@@ -123,4 +123,44 @@ fn quote_is_unconfirmed_behind_a_gap_until_its_next_update() {
     channel.sink.turn(&channel.books, 0);
     assert_eq!(channel.quote().flags, Flags::END_OF_EVENT.and(Flags::UNCONFIRMED));
     assert_eq!(channel.apply(&[statistic(2), END]).quote().flags, Flags::END_OF_EVENT, "nothing of it was lost");
+}
+
+#[test]
+fn quote_of_a_halted_instrument_says_so_until_it_trades() {
+    let status = |symbol, is_halted, operational| {
+        let (locate, state, at_ns) = (Locate(1), b'?', 0);
+        Status { locate, state, is_halted: Some(is_halted), operational, at_ns, symbol }
+    };
+    let mut channel = Channel::new(OrderBooks::new(Capacity { books: 1, orders: 4, levels: 4 }));
+    let is_halted = |channel: &mut Channel<OrderBooks>| channel.quote().flags.contains(Flags::HALTED);
+    channel.apply(&[Event::Status(status(SYMBOL, true, false)), add(1, 100)]);
+    assert!(is_halted(&mut channel), "it was halted before its first order");
+    channel.apply(&[add(2, 101)]);
+    assert!(is_halted(&mut channel), "an order for its reopening");
+    channel.apply(&[Event::Status(status(SYMBOL, false, false))]);
+    assert!(!is_halted(&mut channel));
+    // All of the channel, turn by turn.
+    for is_halted_now in [true, false] {
+        channel.apply(&[Event::Status(status(Symbol::NONE, is_halted_now, true))]);
+        channel.sink.turn(&channel.books, 0);
+        assert_eq!(is_halted(&mut channel), is_halted_now);
+    }
+    // An image, and what came behind it.
+    channel.sink.image_statuses(&[status(SYMBOL, true, false)], true);
+    channel.sink.rebuilt(&channel.books);
+    channel.sink.turn(&channel.books, 0);
+    assert!(is_halted(&mut channel));
+    channel.sink.image_statuses(&[status(Symbol(*b"MSFT    "), false, false)], true);
+    channel.sink.rebuilt(&channel.books);
+    channel.sink.turn(&channel.books, 0);
+    assert!(is_halted(&mut channel), "an image of Nasdaq has the state of each stock that trades");
+    channel.sink.image_statuses(&[status(SYMBOL, true, false)], true);
+    channel.sink.status_again(&status(SYMBOL, false, false), &channel.books);
+    channel.sink.rebuilt(&channel.books);
+    channel.sink.turn(&channel.books, 0);
+    assert!(!is_halted(&mut channel));
+    channel.apply(&[Event::Status(status(SYMBOL, true, true))]);
+    assert!(is_halted(&mut channel));
+    channel.sink.restart();
+    assert!(!is_halted(&mut channel), "a new session");
 }

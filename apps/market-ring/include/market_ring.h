@@ -74,7 +74,7 @@ enum market_ring_kind {
     MARKET_RING_QUOTE = 9,
     MARKET_RING_PRICE_LEVEL = 10,
     MARKET_RING_DIRECTORY = 11,
-    MARKET_RING_STATUS = 12,
+    MARKET_RING_STATUS = 12,         /* of each instrument of the channel where `symbol` is blank */
     MARKET_RING_SYSTEM = 13,
     MARKET_RING_CLEAR = 14,
     MARKET_RING_CLOCK = 15,
@@ -97,12 +97,15 @@ enum market_ring_kind {
 #define MARKET_RING_FLAG_GAP_BEFORE 4
 #define MARKET_RING_FLAG_STALE 8
 #define MARKET_RING_FLAG_UNCONFIRMED 16 /* of a quote: may miss something, which its next update shows */
+#define MARKET_RING_FLAG_HALTED 32      /* of a quote: the venue does not trade the instrument */
 
 /* Bits of `bits`: see each kind. */
 #define MARKET_RING_BIT_IS_SO 1         /* printable, operational, available, complete, implied */
 #define MARKET_RING_BIT_HAS_PRICE 2     /* of an execution: it has a price of its own */
 #define MARKET_RING_BIT_HAS_REMAINING 4 /* of an execution: `ask_qty` shares remain */
 #define MARKET_RING_BIT_NINE_DECIMALS 8 /* the price is in units of 10^-9 */
+#define MARKET_RING_BIT_HALTED 16       /* of a status: no order trades in this state */
+#define MARKET_RING_BIT_TRADED 32       /* of a status: orders trade; neither bit: it says nothing of that */
 
 /* The letter of an action on a level or an order: N new, C change, D delete, T delete through, F
  * delete from, O overlay, S snapshot. */

@@ -34,6 +34,9 @@ impl Flags {
     /// it yet. It is of use to who takes that risk. Only venues that number the updates of each
     /// instrument (CME) have such quotes; those of others are [`Flags::STALE`] at once.
     pub const UNCONFIRMED: Self = Self(16);
+    /// Of a quote: the venue does not trade the instrument, as far as its messages have told. A
+    /// publisher of an older version does not set it.
+    pub const HALTED: Self = Self(32);
 
     /// Both sets.
     pub const fn and(self, other: Self) -> Self {

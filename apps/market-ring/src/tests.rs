@@ -146,7 +146,9 @@ fn every_event_arrives_as_it_was() {
         }),
         Event::PriceLevel(PriceLevel { side, complete: true, qty, at_ns, price, symbol }),
         Event::Directory(Directory { locate, round_lot: qty, at_ns, symbol }),
-        Event::Status(Status { locate, state: b'H', operational: true, at_ns, symbol }),
+        Event::Status(Status { locate, state: b'H', is_halted: Some(true), operational: true, at_ns, symbol }),
+        Event::Status(Status { locate, state: b'T', is_halted: Some(false), operational: true, at_ns, symbol }),
+        Event::Status(Status { locate, state: b'?', is_halted: None, operational: false, at_ns, symbol }),
         Event::System(System { code: b'C', at_ns }),
         Event::Clear(Clear { at_ns }),
         Event::Clock(Clock { at_ns }),
@@ -416,6 +418,7 @@ fn header_gives_each_kind_and_each_flag_a_name_of_its_own() {
         (Flags::GAP_BEFORE.0, "FlagGapBefore"),
         (Flags::STALE.0, "FlagStale"),
         (Flags::UNCONFIRMED.0, "FlagUnconfirmed"),
+        (Flags::HALTED.0, "FlagHalted"),
     ];
     for (number, name) in KINDS.iter().copied().chain(flags) {
         let name = name_in_c(name);

@@ -16,6 +16,8 @@ pub trait Codec {
     const NAME: &'static str;
     /// See [`Decoder::BOOK_KINDS`].
     const BOOK_KINDS: &'static [u8];
+    /// See [`Decoder::IS_UNTOLD_HALTED`].
+    const IS_UNTOLD_HALTED: bool = false;
 
     /// The type byte of a message, or `None` where it is too short to have one.
     fn kind(message: &[u8]) -> Option<u8>;
@@ -49,6 +51,8 @@ pub trait Decoder {
     /// The types of the messages that books are built from: one of them that cannot be decoded
     /// leaves the books wrong.
     const BOOK_KINDS: &'static [u8];
+    /// Whether an instrument is halted of which an image with states of others tells none.
+    const IS_UNTOLD_HALTED: bool = false;
 
     /// The type of a message, or `None` where it is too short to have one.
     fn kind(message: &[u8]) -> Option<u8>;
@@ -76,6 +80,7 @@ pub trait Decoder {
 impl<C: Codec> Decoder for C {
     const NAME: &'static str = C::NAME;
     const BOOK_KINDS: &'static [u8] = C::BOOK_KINDS;
+    const IS_UNTOLD_HALTED: bool = C::IS_UNTOLD_HALTED;
 
     #[inline]
     fn kind(message: &[u8]) -> Option<u8> {
@@ -335,11 +340,11 @@ macro_rules! message_set {
     };
 }
 
-/// Declares a decoder without state, of a feed whose messages begin with their type: its name and
-/// the types that books are built from. The
-/// function `event` of the same file makes an event of a message.
+/// Declares a decoder without state, of a feed whose messages begin with their type: its name, the
+/// types that books are built from, and [`Decoder::IS_UNTOLD_HALTED`]. The function `event` of the
+/// same file makes an event of a message.
 macro_rules! stateless_codec {
-    ($(#[$doc:meta])* $name:ident, $text:literal, $book_kinds:literal) => {
+    ($(#[$doc:meta])* $name:ident, $text:literal, $book_kinds:literal, $is_untold_halted:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default)]
         pub struct $name;
@@ -347,6 +352,7 @@ macro_rules! stateless_codec {
         impl $crate::codec::Codec for $name {
             const NAME: &'static str = $text;
             const BOOK_KINDS: &'static [u8] = $book_kinds;
+            const IS_UNTOLD_HALTED: bool = $is_untold_halted;
 
             #[inline]
             fn kind(message: &[u8]) -> Option<u8> {

@@ -318,11 +318,15 @@ pub struct Status {
     pub locate: Locate,
     /// The feed's own letter (`T` trades, `H` halted, `P` paused, `Q` quotes only …).
     pub state: u8,
-    /// Set if the state is this venue's alone: trading may go on elsewhere.
+    /// Whether no order trades in this state, nor in an auction that it prepares; `None` where the
+    /// state says nothing of that, or is none that is known here.
+    pub is_halted: Option<bool>,
+    /// Set if the state is this venue's alone, and tells nothing of a halt everywhere, which the
+    /// venue tells apart: trading may go on elsewhere.
     pub operational: bool,
     /// Exchange time, ns.
     pub at_ns: u64,
-    /// The instrument.
+    /// The instrument; [`Symbol::NONE`] where it is each one of the channel.
     pub symbol: Symbol,
 }
 

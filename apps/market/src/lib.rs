@@ -85,8 +85,8 @@ pub use arbitration::{
 pub use book::levels;
 pub use book::{
     BookCounts, BookIdx, BookSnapshot, Books, Capacity, Change, DEPTH_MAX, DepthBooks, DepthCounts, DepthLevel,
-    DepthTop, HealingBooks, LastEvent, LevelBooks, NumberedBooks, NumberedCounts, Numbers, OfChannel, OfInstrument,
-    OrderBooks, Quotes, SNAPSHOT_LEVELS, SnapshotError, TopOfBook, Trust, prefetch,
+    DepthTop, Halts, HealingBooks, LastEvent, LevelBooks, NumberedBooks, NumberedCounts, Numbers, OfChannel,
+    OfInstrument, OrderBooks, Quotes, SNAPSHOT_LEVELS, SnapshotError, TopOfBook, Trust, prefetch,
 };
 pub use channel::{AbChannel, AbConfig, AbCounts, BookBuilder, ChannelHandler};
 pub use codec::{Codec, Decoder, MessageCounts, MessageError};

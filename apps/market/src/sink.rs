@@ -49,6 +49,13 @@ pub trait EventSink {
         let _ = books;
     }
 
+    /// The states of instruments that an image has, in its order: those of one moment, which take
+    /// the place of what was told before, as [`Halts::take_image`](crate::Halts::take_image) does.
+    /// The books are stale until [`EventSink::rebuilt`].
+    fn image_statuses(&mut self, statuses: &[Status], is_untold_halted: bool) {
+        let _ = (statuses, is_untold_halted);
+    }
+
     /// A state of an instrument that was told when its message came, and is told again now that the
     /// message is applied behind an image: the image may have said an older state in between.
     fn status_again(&mut self, status: &Status, books: &impl Books) {
@@ -116,6 +123,11 @@ impl<A: EventSink, B: EventSink> EventSink for (A, B) {
     fn doubted(&mut self, books: &impl Books) {
         self.0.doubted(books);
         self.1.doubted(books);
+    }
+
+    fn image_statuses(&mut self, statuses: &[Status], is_untold_halted: bool) {
+        self.0.image_statuses(statuses, is_untold_halted);
+        self.1.image_statuses(statuses, is_untold_halted);
     }
 
     fn status_again(&mut self, status: &Status, books: &impl Books) {

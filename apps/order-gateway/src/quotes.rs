@@ -280,7 +280,8 @@ fn event(instrument: InstrumentIdx, quote: &Quote, at_ns: u64) -> BookEvent {
     let side = |price: Price, qty: u64| (qty > 0).then(|| (price, u32::try_from(qty).unwrap_or(u32::MAX)));
     let is_stale = quote.flags.contains(Flags::STALE) || quote.flags.contains(Flags::UNCONFIRMED);
     let (bid, offer) = (side(quote.bid_px, quote.bid_qty), side(quote.ask_px, quote.ask_qty));
-    BookEvent { instrument, bid, offer, is_stale, is_halted: false, at_ns }
+    let is_halted = quote.flags.contains(Flags::HALTED);
+    BookEvent { instrument, bid, offer, is_stale, is_halted, at_ns }
 }
 
 #[cfg(test)]
@@ -423,6 +424,24 @@ mod tests {
         ring.update(1, &quote(OURS[0], 4, 6, none));
         assert_eq!(look(&mut unsaid, 0), ["0 5 stale"]);
         assert_eq!(look(&mut said, 0), ["0 6"]);
+    }
+
+    #[test]
+    fn halted_instrument_of_a_ring_is_told_with_its_quote() {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("ring");
+        let mut ring = writer(&path);
+        let mut quotes = Quotes::new(&path, &OURS[..1]);
+        let mut halts = Vec::new();
+        for flags in [Flags::default(), Flags::HALTED, Flags::default()] {
+            ring.update(0, &quote(OURS[0], 0, 5, flags));
+            for _ in 0..2 {
+                quotes.poll(0, |news| {
+                    halts.extend(if let News::Book(book) = news { Some(book.is_halted) } else { None })
+                });
+            }
+        }
+        assert_eq!(halts, [false, true, false]);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! One channel: a sequence of messages with its arbiter, decoder and books.
 
+use market::event::Status;
 use market::framing::{Framing, Header, Packet, Session};
 use market::image::{ImageVerdict, LiveMessage};
 use market::{
-    Arbiter, BookBuilder, Books, Capacity, ChannelHandler, EventSink, Gap, Line, MessageCounts, Output, Policy,
-    RerequestRange, RerequestStep, Slot, Verdict, Window,
+    Arbiter, BookBuilder, Books, Capacity, ChannelHandler, Decoder, EventSink, Gap, Line, MessageCounts, Output,
+    Policy, RerequestRange, RerequestStep, Slot, Verdict, Window,
 };
 use wirepath::mem::Held;
 
@@ -360,12 +361,19 @@ impl<P: Protocol, S: EventSink> Channel<P, S> {
     }
 
     /// Puts an image's books in the place of ours, which are in `books` then, if the image is of
-    /// use.
-    pub(super) fn take_image(&mut self, id: u64, first_live: u64, books: &mut P::Books, now_ns: u64) {
+    /// use, and tells of the states of instruments that it has.
+    pub(super) fn take_image(
+        &mut self,
+        (id, first_live): (u64, u64),
+        books: &mut P::Books,
+        statuses: &[Status],
+        now_ns: u64,
+    ) {
         let Some(image) = self.recovery.as_mut().and_then(|recovery| recovery.image.as_mut()) else { return };
         if image.offer(id, first_live, now_ns) == ImageVerdict::Take {
             core::mem::swap(&mut self.builder.books, books);
             self.builder.books.mark_stale();
+            self.builder.sink.image_statuses(statuses, P::Codec::IS_UNTOLD_HALTED);
         }
     }
 

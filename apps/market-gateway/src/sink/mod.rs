@@ -12,6 +12,9 @@
 //! than a microsecond, and readers that keep up with the feed would be overrun by one order after
 //! the other.
 //!
+//! The quote of an instrument that the venue has halted says so: at once where a message was about
+//! it, within some turns where it was about all instruments, or where an image has told of it.
+//!
 //! A gap, and a message that cannot be decoded, are a record at once, because silence would look
 //! like a quiet market to readers that build books of their own.
 
@@ -22,8 +25,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use feed_handler::{Channels, Error, Place, SinkContext};
-use market::event::{Add, Clear, Event, Other};
-use market::{BookIdx, Books, Change, EventSink, Gap, Symbol, TopOfBook};
+use market::event::{Add, Clear, Event, Other, Status};
+use market::{BookIdx, Books, Change, EventSink, Gap, Halts, Symbol, TopOfBook};
 use market_ring::{Flags, OpenError, Quote, Record, RingConfig, RingReader, RingWriter};
 use wirepath::counters::{Counter, Scope, Unit};
 
@@ -63,6 +66,7 @@ pub struct RingSink {
     image: Option<usize>,
     receive_ns: u64,
     is_stale: bool,
+    halts: Halts,
 }
 
 struct Shared {
@@ -102,7 +106,8 @@ impl RingSink {
         counts: Arc<GatewayCounts>,
     ) -> Result<Self, Error> {
         let shared = Shared::create(path, config, channels_of(context), &context.scope).map_err(Error::failed)?;
-        Ok(Self::over(Shared { counts, unix_offset_ns: context.unix_offset_ns, ..shared }))
+        let instruments = context.plan.instruments_max();
+        Ok(Self::over(Shared { counts, unix_offset_ns: context.unix_offset_ns, ..shared }, instruments))
     }
 
     /// Quotes with which each instrument that the books of a worker have a place for has one.
@@ -115,7 +120,8 @@ impl RingSink {
         lifeless(channels_of(context).numbers_end())
     }
 
-    fn over(shared: Shared) -> Self {
+    /// With room for the halts of so many instruments of a channel.
+    fn over(shared: Shared, instruments: usize) -> Self {
         Self {
             shared: Rc::new(shared),
             channel: 0,
@@ -126,6 +132,7 @@ impl RingSink {
             image: None,
             receive_ns: 0,
             is_stale: false,
+            halts: Halts::new(instruments),
         }
     }
 
@@ -152,7 +159,7 @@ impl RingSink {
             bid_qty,
             ask_px,
             ask_qty,
-            flags: marks(book, books),
+            flags: self.marks(book, books),
         };
         let idx = self.quotes.start + book.0 as usize;
         let is_written = idx < self.quotes.end && self.shared.ring.borrow_mut().update(idx, &quote);
@@ -173,7 +180,7 @@ impl RingSink {
         self.shared.ring.borrow_mut().revise(self.quotes.start + book.0 as usize, |quote| {
             let Quote { bid_px, bid_qty, ask_px, ask_qty, .. } = *quote;
             is_same = quote.symbol == symbol && TopOfBook { bid_px, bid_qty, ask_px, ask_qty } == top;
-            quote.flags = if is_same { marks(book, books) } else { quote.flags };
+            quote.flags = if is_same { self.marks(book, books) } else { quote.flags };
         });
         is_same
     }
@@ -184,7 +191,8 @@ impl RingSink {
         let mut ring = self.shared.ring.borrow_mut();
         for idx in self.quotes.start..self.quotes.start + self.used {
             ring.revise(idx, |quote| {
-                (quote.bid_qty, quote.ask_qty, quote.flags) = (0, 0, Flags::END_OF_EVENT);
+                let flags = with_halt(Flags::END_OF_EVENT, self.halts.is_halted(quote.symbol));
+                (quote.bid_qty, quote.ask_qty, quote.flags) = (0, 0, flags);
             });
         }
         self.marked = self.used;
@@ -250,6 +258,7 @@ impl RingSink {
             Event::Replace(replace) if self.image.is_some() => {
                 books.order(replace.new).into_iter().for_each(|order| self.publish_resting(order));
             }
+            Event::Status(status) => self.status(status, books),
             Event::EndOfEvent(_) => {
                 books.published().iter().for_each(|&book| self.quote(book, seq, exchange_ns, books));
             }
@@ -263,16 +272,41 @@ impl RingSink {
         }
     }
 
-    /// Marks some quotes as stale, or as whole again.
+    /// Marks some quotes as stale, or as whole again, as halted, or as traded again.
     #[cold]
     fn mark(&mut self, books: &impl Books) {
-        let mut ring = self.shared.ring.borrow_mut();
         let until = self.used.min(self.marked + MARKED_PER_TURN);
-        for book in self.marked..until {
-            let flags = marks(BookIdx(book as u32), books);
-            ring.revise(self.quotes.start + book, |quote| quote.flags = flags);
-        }
+        (self.marked..until).for_each(|book| self.mark_quote(BookIdx(book as u32), books));
         self.marked = until;
+    }
+
+    fn mark_quote(&self, book: BookIdx, books: &impl Books) {
+        let flags = self.marks(book, books);
+        self.shared.ring.borrow_mut().revise(self.quotes.start + book.0 as usize, |quote| quote.flags = flags);
+    }
+
+    /// What a quote is worth.
+    fn marks(&self, book: BookIdx, books: &impl Books) -> Flags {
+        let flags = match (books.is_stale(book), books.is_unconfirmed(book)) {
+            (true, _) => Flags::END_OF_EVENT.and(Flags::STALE),
+            (false, true) => Flags::END_OF_EVENT.and(Flags::UNCONFIRMED),
+            (false, false) => Flags::END_OF_EVENT,
+        };
+        with_halt(flags, self.halts.is_halted(books.symbol(book)))
+    }
+
+    /// The venue halts an instrument, or each of the channel, or trades it again.
+    #[cold]
+    fn status(&mut self, status: &Status, books: &impl Books) {
+        if !self.halts.take(status) {
+            return;
+        }
+        match books.find(status.symbol).filter(|book| (book.0 as usize) < self.used) {
+            Some(book) => self.mark_quote(book, books),
+            None if status.symbol == Symbol::NONE => self.marked = 0,
+            // Its first quote will say so.
+            None => (),
+        }
     }
 }
 
@@ -317,6 +351,14 @@ impl EventSink for RingSink {
         self.publish(0, NOTHING, Flags::END_OF_EVENT.and(Flags::STALE));
     }
 
+    fn image_statuses(&mut self, statuses: &[Status], is_untold_halted: bool) {
+        self.halts.take_image(statuses, is_untold_halted);
+    }
+
+    fn status_again(&mut self, status: &Status, _: &impl Books) {
+        self.halts.take(status);
+    }
+
     fn rebuilt(&mut self, books: &impl Books) {
         self.is_stale = false;
         (self.marked, self.renewed) = (self.used.max(books.len()), 0);
@@ -329,6 +371,7 @@ impl EventSink for RingSink {
 
     fn restart(&mut self) {
         (self.is_stale, self.renewed, self.image) = (false, usize::MAX, None);
+        self.halts.clear();
         self.publish(0, Event::Clear(Clear { at_ns: 0 }), Flags::END_OF_EVENT);
         self.clear_quotes();
     }
@@ -362,13 +405,8 @@ fn lifeless(end: usize) -> Option<(usize, usize)> {
     (end > RingReader::LIVES).then(|| (RingReader::LIVES, end - 1))
 }
 
-/// What a quote is worth.
-fn marks(book: BookIdx, books: &impl Books) -> Flags {
-    match (books.is_stale(book), books.is_unconfirmed(book)) {
-        (true, _) => Flags::END_OF_EVENT.and(Flags::STALE),
-        (false, true) => Flags::END_OF_EVENT.and(Flags::UNCONFIRMED),
-        (false, false) => Flags::END_OF_EVENT,
-    }
+fn with_halt(flags: Flags, is_halted: bool) -> Flags {
+    if is_halted { flags.and(Flags::HALTED) } else { flags }
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ impl Feed {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ring");
         let config = RingConfig { records, quotes: 256, ..RingConfig::default() };
-        let mut sink = RingSink::over(shared(&path, &config));
+        let mut sink = RingSink::over(shared(&path, &config), 128);
         sink.opened(0, 0);
         let (books, read) = (books(), books());
         let reader = RingReader::open(&path).unwrap();

@@ -5,7 +5,7 @@ use market::event::{
 };
 use market::{Locate, Price9, Symbol};
 
-use super::{Coded, FLAG, Fields, NINE_DECIMALS, bit, word};
+use super::{Coded, FLAG, Fields, HALTED, NINE_DECIMALS, TRADED, bit, word};
 
 impl Coded for Directory {
     #[inline]
@@ -24,10 +24,15 @@ impl Coded for Directory {
 impl Coded for Status {
     #[inline]
     fn encode(&self) -> Fields {
+        let halt = match self.is_halted {
+            Some(true) => HALTED,
+            Some(false) => TRADED,
+            None => 0,
+        };
         Fields {
             locate: self.locate.0.into(),
             letter: self.state,
-            bits: bit(self.operational, FLAG),
+            bits: bit(self.operational, FLAG) | halt,
             symbol: word(self.symbol),
             ..Fields::at(self.at_ns)
         }
@@ -38,6 +43,7 @@ impl Coded for Status {
         Some(Self {
             locate: Locate(fields.locate as u16),
             state: fields.letter,
+            is_halted: (fields.has(HALTED) || fields.has(TRADED)).then(|| fields.has(HALTED)),
             operational: fields.has(FLAG),
             at_ns: fields.at_ns,
             symbol: fields.symbol(),

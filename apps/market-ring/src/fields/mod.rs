@@ -16,7 +16,7 @@ pub(crate) struct Fields {
     /// A letter, or [`NO_SIDE`].
     pub(crate) side: u8,
     pub(crate) letter: u8,
-    /// [`FLAG`], [`HAS_PRICE`], [`HAS_REMAINING`], [`NINE_DECIMALS`].
+    /// [`FLAG`], [`HAS_PRICE`], [`HAS_REMAINING`], [`NINE_DECIMALS`], [`HALTED`], [`TRADED`].
     pub(crate) bits: u8,
     pub(crate) symbol: u64,
     pub(crate) order: u64,
@@ -38,6 +38,10 @@ pub(crate) const HAS_PRICE: u8 = 2;
 const HAS_REMAINING: u8 = 4;
 /// The price has nine decimals, and not four.
 pub(crate) const NINE_DECIMALS: u8 = 8;
+/// No order trades in the state.
+const HALTED: u8 = 16;
+/// Orders trade in the state, or in an auction that it prepares.
+const TRADED: u8 = 32;
 /// No side.
 const NO_SIDE: u8 = 0;
 

@@ -372,10 +372,20 @@ fn status(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Resu
     let m = SecurityStatus::parse(head, body)?.root;
     let (security_id, at_ns) = (m.security_id.get(), m.transact_time().unwrap_or(0));
     each(&counted(head.template, m.rpt_seq(), at_ns, security_id));
-    let (locate, symbol) = (Locate::default(), Symbol::from_number(security_id));
-    each(&Event::Status(event::Status { locate, state: m.status, operational: false, at_ns, symbol }));
+    let (locate, symbol, is_halted) = (Locate::default(), Symbol::from_number(security_id), is_halted(m.status));
+    each(&Event::Status(event::Status { locate, state: m.status, is_halted, operational: false, at_ns, symbol }));
     end(m.event_end, at_ns, each);
     Ok(())
+}
+
+/// Paused (2), closed (4) and forbidden (18) are states without trade. Open (17), reserved for an
+/// auction (21) and the final closing call (101) end them; unknown (20) says nothing.
+const fn is_halted(state: u8) -> Option<bool> {
+    match state {
+        2 | 4 | 18 => Some(true),
+        17 | 21 | 101 => Some(false),
+        _ => None,
+    }
 }
 
 /// All orders of a side are gone. Before version 16 only those up to a position might be, which

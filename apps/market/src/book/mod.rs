@@ -23,6 +23,7 @@
 
 pub(crate) mod book_set;
 mod depth_books;
+mod halts;
 mod lazy_table;
 mod level_books;
 pub mod levels;
@@ -37,6 +38,7 @@ mod symbols;
 mod touched;
 
 pub use depth_books::{DEPTH_MAX, DepthBooks, DepthCounts, DepthLevel, DepthTop};
+pub use halts::Halts;
 pub use level_books::LevelBooks;
 pub use numbered_books::{NumberedBooks, NumberedCounts, Numbers, OfChannel, OfInstrument};
 pub use numbering::Trust;

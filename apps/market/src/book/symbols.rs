@@ -7,13 +7,22 @@ use crate::units::Symbol;
 const FREE: u32 = u32::MAX;
 
 /// The table and the list of instruments.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Symbols {
     /// Indices into `names`; at most half of them are taken.
     buckets: Vec<u32>,
     shift: u32,
     names: Vec<Symbol>,
     capacity: usize,
+}
+
+impl Clone for Symbols {
+    /// With the same room, so that no copy allocates when it grows.
+    fn clone(&self) -> Self {
+        let mut names = Vec::with_capacity(self.capacity);
+        names.extend_from_slice(&self.names);
+        Self { buckets: self.buckets.clone(), names, ..*self }
+    }
 }
 
 impl Symbols {

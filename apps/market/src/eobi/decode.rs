@@ -353,12 +353,15 @@ impl Eobi {
             TradeReport::ID | TradeReversal::ID => trade(head, body, each)?,
             ProductStateChange::ID => {
                 let m = ProductStateChange::parse(head, body)?.root;
-                let code = if m.trad_ses_status == HALTED { b'H' } else { m.trading_session_sub_id };
-                each(&Event::System(event::System { code, at_ns: m.transact_time.get() }));
+                let (status, at_ns) = (m.trad_ses_status, m.transact_time.get());
+                let code = if status == HALTED { b'H' } else { m.trading_session_sub_id };
+                each(&Event::System(event::System { code, at_ns }));
+                each(&product_state(status, at_ns));
             }
             InstrumentStateChange::ID => {
                 let m = InstrumentStateChange::parse(head, body)?.root;
-                each(&status(m.security_id, m.security_trading_status(), m.transact_time.get()));
+                let states = (m.security_status, m.security_trading_status());
+                each(&status(m.security_id, states, m.transact_time.get()));
             }
             MassInstrumentStateChange::ID => mass_status(head, body, each)?,
             AddComplexInstrument::ID | AddFlexibleInstrument::ID | AddScaledSimpleInstrument::ID => {
@@ -403,6 +406,8 @@ impl Eobi {
             part: 1,
             parts: 1,
         };
+        // Before the orders, of which there may be none.
+        each(&status(m.security_id, (m.security_status, m.security_trading_status()), at_ns));
         self.snapshot = OpenSnapshot::begin(snapshot, m.tot_no_orders.get().into(), each);
         Ok(())
     }
@@ -435,6 +440,10 @@ impl Eobi {
 pub(super) const COMPLETE: u8 = 1;
 /// TradSesStatus.
 const HALTED: u8 = 1;
+/// See [`HALTED`].
+const OPEN: u8 = 2;
+/// See [`HALTED`].
+const CLOSED: u8 = 3;
 
 /// A trade of an auction, or one that is entered by hand, or void.
 fn trade(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Result<(), SbeError> {
@@ -462,9 +471,34 @@ fn trade(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Resul
     Ok(())
 }
 
-fn status(security_id: I64, state: Option<u8>, at_ns: u64) -> Event {
-    let (locate, symbol, state) = (Locate::default(), symbol(security_id), state.unwrap_or(0));
-    Event::Status(event::Status { locate, state, operational: false, at_ns, symbol })
+/// The state of an instrument: its SecurityStatus and its SecurityTradingStatus.
+fn status(security_id: I64, (status, trading): (u8, Option<u8>), at_ns: u64) -> Event {
+    let (locate, symbol, state) = (Locate::default(), symbol(security_id), trading.unwrap_or(0));
+    let is_halted = is_halted(status, trading);
+    Event::Status(event::Status { locate, state, is_halted, operational: false, at_ns, symbol })
+}
+
+/// An instrument that is inactive (2), expired (4), knocked out (6), suspended (9), about to be
+/// deleted (11), or knocked out and suspended (12) does not trade. Otherwise its trading status
+/// says so: halted (2), closed (200) and restricted (201) are states without trade; in the book,
+/// continuous trading, auctions of each kind, calls and trade at close (202 to 217) it trades.
+const fn is_halted(status: u8, trading: Option<u8>) -> Option<bool> {
+    match (status, trading) {
+        (2 | 4 | 6 | 9 | 11 | 12, _) | (_, Some(2 | 200 | 201)) => Some(true),
+        (_, Some(202..=217)) => Some(false),
+        _ => None,
+    }
+}
+
+/// The state of a product is that of each of its instruments, apart from their own.
+fn product_state(trad_ses_status: u8, at_ns: u64) -> Event {
+    let is_halted = match trad_ses_status {
+        HALTED | CLOSED => Some(true),
+        OPEN => Some(false),
+        _ => None,
+    };
+    let (locate, symbol, state) = (Locate::default(), Symbol::NONE, trad_ses_status);
+    Event::Status(event::Status { locate, state, is_halted, operational: true, at_ns, symbol })
 }
 
 /// The state of an instrument in a change of many, 32 bytes each.
@@ -485,8 +519,8 @@ fn mass_status(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) ->
     let overrun = SbeError::GroupOverrun { needed, found: entries.len() };
     let entries = entries.get(..needed).and_then(|entries| <[InstrumentState]>::ref_from_bytes(entries).ok());
     for entry in entries.ok_or(overrun)? {
-        let state = Some(entry.security_trading_status).filter(|&state| state != u8::MAX);
-        each(&status(entry.security_id, state, m.transact_time.get()));
+        let trading = Some(entry.security_trading_status).filter(|&state| state != u8::MAX);
+        each(&status(entry.security_id, (entry.security_status, trading), m.transact_time.get()));
     }
     Ok(())
 }

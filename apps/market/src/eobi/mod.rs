@@ -23,16 +23,18 @@
 //! adds the visible ones again when continuous trading begins.
 //!
 //! *States.* That of an instrument ([`crate::event::Status`]) is its SecurityTradingStatus (203 is
-//! continuous trading), or 0 where it has none; that of the product ([`crate::event::System`]) its
-//! TradingSessionSubID (3 is continuous trading), or `H` where it is halted.
+//! continuous trading), or 0 where it has none; its SecurityStatus halts it too, where it is
+//! suspended, for example. That of the product ([`crate::event::System`]) is its
+//! TradingSessionSubID (3 is continuous trading), or `H` where it is halted; its TradSesStatus is
+//! also a status of each instrument. In the loop, that of an instrument is behind its snapshot.
 //!
 //! *Many instruments.* All snapshots of a product in a loop have one number. Where more messages
 //! come behind it than [`replay_max`](crate::loops::RecoveryConfig::replay_max), the instruments
 //! that follow in the loop are left for the next one, and books heal once the product is less busy.
 //!
-//! *Not read:* the states of the product and its instruments in the loop, so who joins late knows
-//! them from their next change on; the state of all instruments of a product that a mass change
-//! does not name; statistics, auction prices, the best prices after trading, requests for quotes
+//! *Not read:* the state of the product in the loop, so who joins late knows it from its next change
+//! on; the state that a mass change gives to all instruments of a kind that it does not name, so
+//! that a halt by one is not known; statistics, auction prices, the best prices after trading, requests for quotes
 //! and crosses; trades off the book (TES); the summary of a match but its time, because the
 //! executions of its orders follow and are what prints; the legs and terms of instruments that are
 //! created in the day, and descriptions of more than eight bytes.

@@ -186,3 +186,47 @@ fn types_of_messages_are_told_apart_and_named() {
     });
     assert_eq!(all.count(), 27);
 }
+
+#[test]
+fn instrument_is_halted_by_either_of_its_states_and_all_by_that_of_the_product() {
+    let told = |emit: &dyn Fn(&mut Vec<u8>)| -> Vec<_> {
+        let mut out = Vec::new();
+        emit(&mut out);
+        let events = decode(&out).unwrap();
+        events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Status(status) => Some((status.symbol.number(), status.is_halted, status.operational)),
+                _ => None,
+            })
+            .collect()
+    };
+    let id = Some(ID as u64);
+    for (status, trading, is_halted) in [
+        (1, 203, Some(false)),
+        (1, 208, Some(false)),
+        (1, 217, Some(false)),
+        (1, 2, Some(true)),
+        (1, 200, Some(true)),
+        (1, 201, Some(true)),
+        (9, 203, Some(true)),
+        (4, 255, Some(true)),
+        (1, 255, None),
+        (1, 7, None),
+    ] {
+        let root = InstrumentStateChangeRoot {
+            security_id: ID.into(),
+            security_status: status,
+            security_trading_status: trading,
+            ..InstrumentStateChangeRoot::NULL
+        };
+        let told = told(&|out| emit::instrument_state_change(6, &root, out));
+        assert_eq!(told, [(id, is_halted, false)], "{status} {trading}");
+    }
+    for (status, is_halted) in [(1, Some(true)), (2, Some(false)), (3, Some(true)), (9, None)] {
+        let root = ProductStateChangeRoot { trad_ses_status: status, ..ProductStateChangeRoot::NULL };
+        let len = ProductStateChangeRoot::BLOCK_LEN;
+        let told = told(&|out| emit::message(ProductStateChange::ID, 6, &root, len, out));
+        assert_eq!(told, [(None, is_halted, true)], "{status}");
+    }
+}

@@ -15,7 +15,7 @@ message_set! {
 
 stateless_codec! {
     /// The decoder. It has no state: the messages carry their time and their instrument.
-    Deep10, "deep10", b"85"
+    Deep10, "deep10", b"85", false
 }
 
 #[inline]
@@ -93,6 +93,25 @@ mod tests {
             level.head.detail = flags;
             let Ok(Event::PriceLevel(event)) = Deep10.decode(Message::from(&level).as_bytes()) else { panic!() };
             assert_eq!((event.side, event.complete), (Side::Sell, complete));
+        }
+    }
+
+    #[test]
+    fn halt_by_the_listing_market_and_one_of_iex_have_codes_of_their_own() {
+        let told = |message: Message<'_>| match Deep10.decode(message.as_bytes()) {
+            Ok(Event::Status(status)) => (status.is_halted, status.operational),
+            other => panic!("{other:?}"),
+        };
+        let symbol = Symbol::NONE;
+        for (state, is_halted) in
+            [(b'H', Some(true)), (b'P', Some(true)), (b'O', Some(false)), (b'T', Some(false)), (b'?', None)]
+        {
+            let status = TradingStatus { head: Head::new(TradingStatus::KIND, state, 7), symbol, reason: *b"T1  " };
+            assert_eq!(told(Message::from(&status)), (is_halted, false), "{state}");
+        }
+        for (state, is_halted) in [(b'O', Some(true)), (b'N', Some(false)), (b'H', None)] {
+            let status = OperationalHalt { head: Head::new(OperationalHalt::KIND, state, 7), symbol };
+            assert_eq!(told(Message::from(&status)), (is_halted, true), "{state}");
         }
     }
 }

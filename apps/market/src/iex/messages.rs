@@ -208,8 +208,19 @@ pub(super) fn status(head: &Head, symbol: Symbol, operational: bool) -> Event {
         locate: Locate::default(),
         symbol,
         state: head.detail,
+        is_halted: is_halted(head.detail, operational),
         operational,
     })
+}
+
+/// By the listing market an instrument is halted, or paused; order acceptance prepares an auction
+/// (DEEP, Trading Status). On IEX alone `O` is the halt and `N` its end (Operational Halt Status).
+const fn is_halted(state: u8, operational: bool) -> Option<bool> {
+    match (operational, state) {
+        (false, b'H' | b'P') | (true, b'O') => Some(true),
+        (false, b'O' | b'T') | (true, b'N') => Some(false),
+        _ => None,
+    }
 }
 
 #[inline]

@@ -13,7 +13,7 @@ message_set! {
 
 stateless_codec! {
     /// The decoder. It has no state: the messages carry their time and their instrument.
-    Tops16, "tops16", b"Q"
+    Tops16, "tops16", b"Q", false
 }
 
 #[inline]

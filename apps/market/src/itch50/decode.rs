@@ -8,8 +8,10 @@ use crate::event::{self, Event};
 use crate::units::{OrderRef, Price, Side, Symbol};
 
 stateless_codec! {
-    /// The decoder. It has no state: the messages carry their time and their stock.
-    Itch50, "itch50", b"AFECXDU"
+    /// The decoder. It has no state: the messages carry their time and their stock. Nasdaq tells
+    /// the state of each stock that trades (Stock Trading Action), so one of which it tells none is
+    /// halted.
+    Itch50, "itch50", b"AFECXDU", true
 }
 
 /// The event of both messages that add an order: they differ behind these fields.
@@ -142,7 +144,18 @@ fn cross_trade(m: &CrossTrade) -> Event {
 
 #[inline]
 fn status(head: &Head, symbol: Symbol, state: u8, operational: bool) -> Event {
-    Event::Status(event::Status { at_ns: head.at_ns(), locate: head.locate(), symbol, state, operational })
+    let (at_ns, locate, is_halted) = (head.at_ns(), head.locate(), is_halted(state));
+    Event::Status(event::Status { at_ns, locate, symbol, state, is_halted, operational })
+}
+
+/// Halted, and paused by a band of prices. Where an instrument is quoted only, orders for the cross
+/// are taken.
+const fn is_halted(state: u8) -> Option<bool> {
+    match state {
+        b'H' | b'P' => Some(true),
+        b'Q' | b'T' => Some(false),
+        _ => None,
+    }
 }
 
 #[inline]
@@ -206,5 +219,23 @@ mod tests {
         };
         let Ok(Event::Execute(event)) = Itch50.decode(Message::from(&executed).as_bytes()) else { panic!() };
         assert_eq!((event.printable, event.price, event.remaining), (false, Some(Price(50_000)), None));
+    }
+
+    #[test]
+    fn stock_is_halted_and_paused_and_not_while_it_is_quoted_for_a_cross() {
+        let head = |kind| Head::new(kind, crate::Locate(1), 5);
+        let (stock, reserved, reason) = (Symbol::new("ZVZZT").unwrap(), b' ', *b"    ");
+        let told = |message: Message<'_>| match Itch50.decode(message.as_bytes()) {
+            Ok(Event::Status(event::Status { is_halted, operational, .. })) => (is_halted, operational),
+            other => panic!("{other:?}"),
+        };
+        for (state, is_halted) in
+            [(b'H', Some(true)), (b'P', Some(true)), (b'Q', Some(false)), (b'T', Some(false)), (b'?', None)]
+        {
+            let action = TradingAction { head: head(TradingAction::KIND), stock, state, reserved, reason };
+            assert_eq!(told(Message::from(&action)), (is_halted, false), "{state}");
+        }
+        let halt = OperationalHalt { head: head(OperationalHalt::KIND), stock, market: b'Q', action: b'H' };
+        assert_eq!(told(Message::from(&halt)), (Some(true), true));
     }
 }

@@ -313,12 +313,29 @@ fn without_books(template: u16) -> Event {
     Event::Other(event::Other { kind: kind_of(template), at_ns: 0 })
 }
 
+/// The state of an instrument (SecurityTradingStatus).
+fn state_of(symbol: Symbol, state: u8, at_ns: u64) -> Event {
+    let (locate, is_halted) = (Locate::default(), is_halted(state));
+    Event::Status(event::Status { locate, state, is_halted, operational: false, at_ns, symbol })
+}
+
+/// Halted (2), closed (4), not available for trading (18) and behind the close (26) are states in
+/// which nothing matches. A new price indication (15), ready to trade (17), before the opening
+/// (21), before and in a cross (24, 25), private and public workup (201, 202) end them; unknown
+/// (20) and unchanged (103) say nothing.
+const fn is_halted(state: u8) -> Option<bool> {
+    match state {
+        2 | 4 | 18 | 26 => Some(true),
+        15 | 17 | 21 | 24 | 25 | 201 | 202 => Some(false),
+        _ => None,
+    }
+}
+
 fn status(message: &SecurityStatus, each: &mut impl FnMut(&Event)) {
     let (root, at_ns) = (&message.root, message.root.transact_time.get());
     // A status without an instrument is that of a whole product group, which has no book.
     if let (Some(id), Some(state)) = (root.security_id(), root.trading_status()) {
-        let (locate, symbol) = (Locate::default(), symbol(id));
-        each(&Event::Status(event::Status { locate, state, operational: false, at_ns, symbol }));
+        each(&state_of(symbol(id), state, at_ns));
     } else {
         each(&Event::Other(event::Other { kind: SecurityStatus::ID as u8, at_ns }));
     }
@@ -360,6 +377,9 @@ fn snapshot(message: Snapshot<'_>, each: &mut impl FnMut(&Event)) {
         part: 1,
         parts: 1,
     }));
+    if let Some(state) = root.trading_status() {
+        each(&state_of(symbol, state, at_ns));
+    }
     for entry in message.entries {
         // Other entries are statistics.
         let (Some((side, liquidity)), Some(level)) = (place(entry.entry_type), entry.level()) else { continue };

@@ -5,6 +5,10 @@
 //! definitions. Prices keep their nine decimals ([`crate::Price9`]), because treasuries and
 //! currencies have more than four: an event of MDP 3.0 is never rounded, and a book rounds only
 //! where it is asked for a [`crate::TopOfBook`].
+//!
+//! The state of an instrument is that of its SecurityStatus, and behind a snapshot that of the
+//! snapshot. One that CME tells of a whole product group, without an instrument, is no event of an
+//! instrument: a halt by it is not known here until a snapshot or a status of the instrument.
 
 mod decode;
 pub mod emit;

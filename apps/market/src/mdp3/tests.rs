@@ -166,3 +166,24 @@ fn definition_has_depth_tick_and_name() {
 fn names_are_those_of_the_schema() {
     assert_eq!((name(46), name(12), name(64)), (Some("Book"), Some("AdminHeartbeat"), None));
 }
+
+#[test]
+fn states_in_which_nothing_matches_are_halts_and_one_of_a_group_is_about_no_instrument() {
+    let status = |id: Option<i32>, trading_status| {
+        let security_id = id.map_or(SecurityStatusRoot::NULL.security_id, Into::into);
+        let root = SecurityStatusRoot { security_id, trading_status, ..SecurityStatusRoot::NULL };
+        let mut out = Vec::new();
+        emit::security_status(&root, &mut out);
+        decode(&out).unwrap().into_iter().find_map(|event| match event {
+            Event::Status(status) => Some((status.symbol, status.is_halted)),
+            _ => None,
+        })
+    };
+    let symbol = Symbol::from_number(7);
+    let codes =
+        [(&[2, 4, 18, 26][..], Some(true)), (&[15, 17, 21, 24, 25, 201, 202], Some(false)), (&[20, 103, 99], None)];
+    for (codes, is_halted) in codes {
+        codes.iter().for_each(|&code| assert_eq!(status(Some(7), code), Some((symbol, is_halted)), "{code}"));
+    }
+    assert_eq!(status(None, 2), None);
+}

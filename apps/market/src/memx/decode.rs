@@ -155,7 +155,10 @@ impl MemoirDepth {
                     locate: Locate(m.security_id.get()),
                     symbol: self.symbol(m.security_id.get())?,
                     state: m.status,
-                    operational: m.reason == ADMINISTRATIVE,
+                    is_halted: is_halted(m.status),
+                    // The reason of a state says who gave it, and one state ends another's whoever
+                    // gave that.
+                    operational: false,
                 }));
             }
             SessionStatus::ID => {
@@ -204,8 +207,14 @@ impl MemoirDepth {
     }
 }
 
-/// The reason of a status that the exchange gave itself.
-const ADMINISTRATIVE: u8 = b'A';
+/// Halted, and paused by a band of prices.
+const fn is_halted(status: u8) -> Option<bool> {
+    match status {
+        b'H' | b'P' => Some(true),
+        b'Q' | b'T' => Some(false),
+        _ => None,
+    }
+}
 
 #[inline(always)]
 fn deleted(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Result<(), Refusal> {

@@ -142,3 +142,15 @@ fn name_that_is_longer_than_eight_bytes_or_no_text_is_the_number() {
     assert_eq!(named(b"A\x1b[2J ", b"      "), "#7");
     assert_eq!(named(b"      ", b"      "), "#7");
 }
+
+#[test]
+fn state_of_an_instrument_ends_the_one_before_whoever_gave_it() {
+    for (status, is_halted) in
+        [(b'H', Some(true)), (b'P', Some(true)), (b'Q', Some(false)), (b'T', Some(false)), (b'?', None)]
+    {
+        let root = TradingStatusRoot { timestamp: 1.into(), security_id: 513.into(), status, reason: b'A' };
+        let events = decode(&message(TradingStatus::ID, TradingStatusRoot::BLOCK_LEN, &root)).unwrap();
+        let [Event::Status(event)] = events[..] else { panic!("{events:?}") };
+        assert_eq!((event.is_halted, event.operational), (is_halted, false), "{status}");
+    }
+}

@@ -195,6 +195,7 @@ impl Pillar {
             locate: Locate::default(),
             symbol: definition.symbol,
             state: m.security_status,
+            is_halted: is_halted(m),
             operational: false,
         }))
     }
@@ -282,6 +283,22 @@ fn symbol(name: &[u8; 11], index: u32) -> Symbol {
     match str::from_utf8(&name[..len]).ok().filter(|name| !name.is_empty() && name.is_ascii()).and_then(Symbol::new) {
         Some(symbol) => symbol,
         None => Symbol::from_number(index.into()),
+    }
+}
+
+/// The condition of a security that is neither delayed nor halted; a blank one is that of tape A
+/// in versions of before.
+const NOT_HALTED: [u8; 2] = *b"~ ";
+
+/// A delayed opening (3), a trading halt (4), no more trade today (6) and the end of the day (X)
+/// are halts; 5 resumes. A session that begins (P, E, O, L) ends a halt where its condition says
+/// that there is none. Other states, such as a short sale restriction, say nothing of it.
+fn is_halted(m: &SecurityStatus) -> Option<bool> {
+    match m.security_status {
+        b'3' | b'4' | b'6' | b'X' => Some(true),
+        b'5' => Some(false),
+        b'P' | b'E' | b'O' | b'L' if NOT_HALTED.contains(&m.halt_condition) => Some(false),
+        _ => None,
     }
 }
 
@@ -380,5 +397,39 @@ mod tests {
         assert_eq!(symbol(b"ABRpCpDpE\0\0", 9).number(), Some(9));
         assert_eq!(symbol(b"BRK.A\0\0\0\0\0\0", 9).as_str(), "BRK.A");
         assert_eq!(symbol(b"\xff\0\0\0\0\0\0\0\0\0\0", 9).number(), Some(9));
+    }
+
+    #[test]
+    fn session_that_begins_ends_no_halt_whose_condition_goes_on() {
+        let mut codec = Pillar::default();
+        codec.decode(DEFINITION.as_bytes()).unwrap();
+        for (states, halt_condition, is_halted) in [
+            (&b"346X"[..], b'~', Some(true)),
+            (b"5", b'P', Some(false)),
+            (b"PEOL", b'~', Some(false)),
+            (b"PEOL", b' ', Some(false)),
+            (b"PEOL", b'M', None),
+            (b"ACDIGRT?", b'~', None),
+        ] {
+            for &security_status in states {
+                let status = SecurityStatus {
+                    head: Head::new(SecurityStatus::LEN, SecurityStatus::KIND),
+                    source_time: 0.into(),
+                    source_time_ns: 0.into(),
+                    symbol_index: DEFINITION.symbol_index,
+                    symbol_seq_num: 0.into(),
+                    security_status,
+                    halt_condition,
+                };
+                let Ok(Event::Status(event)) = codec.decode(status.as_bytes()) else { panic!() };
+                assert_eq!(
+                    event.is_halted,
+                    is_halted,
+                    "{} {}",
+                    char::from(security_status),
+                    char::from(halt_condition)
+                );
+            }
+        }
     }
 }

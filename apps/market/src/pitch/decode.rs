@@ -136,6 +136,7 @@ impl Pitch {
             locate: Locate::default(),
             symbol: m.symbol,
             state: m.state,
+            is_halted: is_halted(m.state),
             operational: false,
         })
     }
@@ -185,6 +186,16 @@ fn price4(wire: U64) -> Price {
 #[inline]
 fn price2(wire: U16) -> Price {
     Price::from_cents(wire.get().into())
+}
+
+/// Halted, and suspended on this exchange. Where orders are queued (`A`), or an instrument is quoted
+/// only (`Q`), they are for an auction.
+const fn is_halted(state: u8) -> Option<bool> {
+    match state {
+        b'H' | b'S' => Some(true),
+        b'A' | b'Q' | b'T' => Some(false),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -267,5 +278,22 @@ mod tests {
     #[test]
     fn price_past_the_range_saturates() {
         assert_eq!(price4(u64::MAX.into()), Price(i64::MAX));
+    }
+
+    #[test]
+    fn halted_and_suspended_are_halts_and_states_before_an_auction_are_not() {
+        for (state, is_halted) in [
+            (b'H', Some(true)),
+            (b'S', Some(true)),
+            (b'A', Some(false)),
+            (b'Q', Some(false)),
+            (b'T', Some(false)),
+            (b'?', None),
+        ] {
+            let (head, symbol) = (Head::new(TradingStatus::LEN, TradingStatus::KIND, 1), Symbol::NONE);
+            let status = TradingStatus { head, symbol, state, reg_sho: b'0', reserved: [0; 2] };
+            let Ok(Event::Status(event)) = Pitch::default().decode(Message::from(&status).as_bytes()) else { panic!() };
+            assert_eq!((event.is_halted, event.operational), (is_halted, false), "{state}");
+        }
     }
 }

@@ -4,7 +4,8 @@ use market::event::{Event, Status};
 use market::image::{ImageCounts, ImagePolicy, ImageRecovery, ImageRequest, ImageVerdict, LiveMessage};
 use market::itch50::Itch50;
 use market::{
-    BookBuilder, BookIdx, Books, Capacity, Change, ChannelHandler, EventSink, Gap, MessageCounts, OrderBooks, Symbol,
+    BookBuilder, BookIdx, Books, Capacity, Change, ChannelHandler, Codec, EventSink, Gap, Halts, MessageCounts,
+    OrderBooks, Symbol,
 };
 use order_entry::risk::InstrumentIdx;
 
@@ -24,19 +25,6 @@ pub(super) struct FeedBooks {
     uncounted: MessageCounts,
 }
 
-/// The states of ITCH in which no order trades: halted, and paused (by a band of prices). Quotation
-/// only (Q) is none of them, because orders for the cross are taken then.
-const HALTED: [u8; 2] = *b"HP";
-
-/// Why the venue does not trade an instrument.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Halts {
-    /// By its listing market, everywhere.
-    is_regulatory: bool,
-    /// At this venue alone.
-    is_operational: bool,
-}
-
 /// Which books are to be told of.
 #[derive(Debug)]
 struct Changes {
@@ -44,10 +32,8 @@ struct Changes {
     /// The instrument of each book; `None` for books that nobody trades, or of which nothing
     /// changed yet.
     instruments: Box<[Option<InstrumentIdx>]>,
-    /// Which of our instruments the venue does not trade, as far as its messages and images have
-    /// come: a gap that no image fills may have the begin or the end of a halt, and the venue then
-    /// says no more until the next one.
-    halts: Box<[Halts]>,
+    /// Which of our instruments the venue does not trade.
+    halts: Halts,
     /// Books whose best prices may have changed in this packet.
     changed: Vec<BookIdx>,
     is_all_changed: bool,
@@ -61,7 +47,7 @@ impl FeedBooks {
         let changes = Changes {
             symbols: symbols.into(),
             instruments: vec![None; capacity.books].into_boxed_slice(),
-            halts: vec![Halts::default(); symbols.len()].into_boxed_slice(),
+            halts: Halts::of(symbols),
             changed: Vec::with_capacity(symbols.len()),
             is_all_changed: false,
             is_late: false,
@@ -140,7 +126,7 @@ impl FeedBooks {
             core::mem::swap(&mut self.builder.books, books);
             self.builder.books.mark_stale();
             self.builder.sink.renumbered();
-            self.builder.sink.take_statuses(statuses);
+            self.builder.sink.image_statuses(statuses, Itch50::IS_UNTOLD_HALTED);
         }
     }
 
@@ -218,38 +204,15 @@ impl Changes {
 
     /// What a strategy is told of a book.
     fn told(&self, instrument: InstrumentIdx, books: &OrderBooks, book: BookIdx, at_ns: u64) -> BookEvent {
-        let is_halted = self.halts[instrument.0 as usize] != Halts::default();
+        let is_halted = self.halts.is_halted(self.symbols[instrument.0 as usize]);
         let told = event(instrument, books, book, at_ns);
         BookEvent { is_halted, is_stale: told.is_stale || self.is_late, ..told }
-    }
-
-    /// The states of an image are those of one moment. One that has none leaves what is known: its
-    /// server does not send them. Nasdaq tells the state of each stock that trades, so one of which
-    /// nothing is said is halted.
-    #[cold]
-    fn take_statuses(&mut self, statuses: &[Status]) {
-        if statuses.is_empty() {
-            return;
-        }
-        self.halts.fill(Halts { is_regulatory: true, is_operational: false });
-        for status in statuses {
-            self.halt(status);
-        }
-    }
-
-    /// Whether the state is of one of our instruments.
-    fn halt(&mut self, status: &Status) -> bool {
-        let Some(number) = self.symbols.iter().position(|ours| *ours == status.symbol) else { return false };
-        let halts = &mut self.halts[number];
-        let halt = if status.operational { &mut halts.is_operational } else { &mut halts.is_regulatory };
-        *halt = HALTED.contains(&status.state);
-        true
     }
 
     /// The venue halts an instrument, or trades it again.
     #[cold]
     fn status(&mut self, status: &Status, books: &impl Books) {
-        if !self.halt(status) {
+        if !self.halts.take(status) {
             return;
         }
         // Where there is no book yet, nobody trades on it.
@@ -293,6 +256,10 @@ impl EventSink for Changes {
         self.is_all_changed = true;
     }
 
+    fn image_statuses(&mut self, statuses: &[Status], is_untold_halted: bool) {
+        self.halts.take_image(statuses, is_untold_halted);
+    }
+
     fn status_again(&mut self, status: &Status, books: &impl Books) {
         self.status(status, books);
     }
@@ -302,7 +269,7 @@ impl EventSink for Changes {
     }
 
     fn restart(&mut self) {
-        self.halts.fill(Halts::default());
+        self.halts.clear();
         self.is_all_changed = true;
     }
 }

@@ -102,7 +102,14 @@ impl Play {
         builder.on_message(0, &bid(SYMBOL, 901, cents));
         let books = Box::new(builder.books);
         let (locate, operational, at_ns) = (Locate(0), false, 0);
-        let status = |&(symbol, state): &(Symbol, u8)| Status { locate, state, operational, at_ns, symbol };
+        let status = |&(symbol, state): &(Symbol, u8)| Status {
+            locate,
+            state,
+            is_halted: Some(state != b'T'),
+            operational,
+            at_ns,
+            symbol,
+        };
         let statuses = states.iter().map(status).collect();
         assert!(self.thread.answers.push(Answer::Image { channel: 0, id, first_live, books, statuses }).is_ok());
     }

@@ -72,7 +72,7 @@ impl<P: Protocol, S: EventSink + Clone> Feed<P, S> {
             }
             Answer::Image { channel, id, first_live, mut books, statuses } => {
                 if let Some(channel) = self.channels.get_mut(channel as usize) {
-                    channel.take_image(id, first_live, &mut books, now_ns);
+                    channel.take_image((id, first_live), &mut books, &statuses, now_ns);
                 }
                 self.replaced = Some((books, statuses));
             }

@@ -282,3 +282,24 @@ fn message_of_another_schema_or_template_is_refused_and_counted() {
     assert_eq!(decode(&[0; 7]), Err(MessageError::Empty));
     assert_eq!(order_ref(0, 7), OrderRef(7));
 }
+
+#[test]
+fn paused_closed_and_forbidden_are_halts() {
+    for (status, is_halted) in [
+        (2, Some(true)),
+        (4, Some(true)),
+        (18, Some(true)),
+        (17, Some(false)),
+        (21, Some(false)),
+        (101, Some(false)),
+        (20, None),
+    ] {
+        let root = SecurityStatusRoot { security_id: ID.into(), status, ..SecurityStatusRoot::NULL };
+        let events = decode(&message(SecurityStatus::ID, SecurityStatusRoot::BLOCK_LEN, &root)).unwrap();
+        let told = events.iter().find_map(|event| match event {
+            Event::Status(status) => Some((status.symbol, status.is_halted)),
+            _ => None,
+        });
+        assert_eq!(told, Some((Symbol::from_number(ID), is_halted)), "{status}");
+    }
+}

@@ -318,18 +318,23 @@ impl<C: LoopFeed> Recovery<C> {
         let SnapshotHead { last_seq, total, symbol, orders, is_last_part, .. } = *head;
         books.announce(orders);
         let (queue, codec, uncounted) = (&self.queue, &mut self.codec, &mut self.uncounted);
-        let mut adopted = false;
+        let (mut adopted, mut state) = (false, None);
         let mut snapshots = self.place.clone();
         for message in messages {
             snapshots.decode_all(message, counts, &mut |event| {
                 let change = match event {
                     // The live feed may be within an event, which this one would end.
                     Event::EndOfEvent(_) => return,
+                    // Of a book that needs no snapshot it is older than what the live feed has said.
+                    Event::Status(status) => return state = Some(*status),
                     Event::SnapshotEnd(_) => {
                         books.apply(event);
                         books.adopted().map(|book| {
                             adopted = true;
                             books.publish_book(book);
+                            if let Some(status) = state.take() {
+                                each(last_seq, &Event::Status(status), None, books);
+                            }
                             if queue.behind(last_seq).len() > 0 {
                                 each(last_seq, event, None, books);
                                 replay(queue, last_seq, symbol, books, codec, uncounted, &mut each);

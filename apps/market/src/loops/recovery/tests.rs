@@ -7,13 +7,15 @@ use crate::book::{Books, DEPTH_MAX, DepthBooks, Trust};
 use crate::codec::Decoder;
 use crate::event::{Clear, Instrument, Liquidity, Numbered};
 use crate::mdp3::layout::{
-    BookEntry, BookRoot, ChannelReset, ChannelResetRoot, SnapshotEntry, SnapshotRoot, emit_head,
+    BookEntry, BookRoot, ChannelReset, ChannelResetRoot, SecurityStatusRoot, SnapshotEntry, SnapshotRoot, emit_head,
 };
 use crate::mdp3::{Mdp3, emit};
 use crate::sbe::{Block, emit_block};
 use crate::units::{Price9, Side};
 
 const INSTRUMENTS: i32 = 3;
+/// Where a snapshot has the state of its instrument.
+const HALT_AT: usize = 8 + core::mem::offset_of!(SnapshotRoot, trading_status);
 
 fn symbol(id: i32) -> Symbol {
     Symbol::from_number(id as u32 as u64)
@@ -457,4 +459,37 @@ proptest! {
             prop_assert!(receiver.trust(id).is_none_or(|trust| trust == Trust::Sure));
         }
     }
+}
+
+/// What the live feed said behind the snapshot is newer, and so is all that it said of a book which
+/// needs no snapshot.
+#[test]
+fn state_of_a_snapshot_is_told_where_the_book_takes_it_and_no_later_one_is_lost() {
+    let state = |id: i32, trading_status| {
+        let root = SecurityStatusRoot { security_id: id.into(), trading_status, ..SecurityStatusRoot::NULL };
+        let mut message = Vec::new();
+        emit::security_status(&root, &mut message);
+        message
+    };
+    let halted = |venue: &Venue, id, last_seq| {
+        let mut message = venue.snapshot(id, last_seq);
+        message[HALT_AT] = 2;
+        message
+    };
+    let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
+    receiver.live(1, &venue.update(1, 100));
+    let _lost = venue.update(0, 100);
+    receiver.live(3, &venue.update(0, 101));
+    let snapshots = [halted(&venue, 0, 3), halted(&venue, 1, 3)];
+    receiver.live(4, &state(0, 17));
+    receiver.live(5, &venue.update(1, 101));
+    let mut told = Vec::new();
+    for snapshot in snapshots {
+        receiver.recovery.snapshot(0, &snapshot, &mut receiver.books, &mut receiver.counts, |_, event, _, _| {
+            if let Event::Status(status) = event {
+                told.push((status.symbol, status.is_halted));
+            }
+        });
+    }
+    assert_eq!(told, [(symbol(0), Some(true)), (symbol(0), Some(false))]);
 }

@@ -1,0 +1,186 @@
+//! Which instruments a venue does not trade, as its messages and images have told.
+
+use super::symbols::Symbols;
+use crate::event::Status;
+use crate::units::Symbol;
+
+/// The halts of a channel's instruments. All memory is allocated at the start; an instrument for
+/// which there is no room counts as those of which nothing was told.
+///
+/// A gap that nothing fills may have the begin or the end of a halt, and the venue then says no
+/// more until the next one: the books behind it are stale.
+#[derive(Clone, Debug)]
+pub struct Halts {
+    symbols: Symbols,
+    /// Of each instrument of `symbols`.
+    halts: Box<[Halt]>,
+    /// Of instruments of which nothing was told.
+    untold: Halt,
+    /// All instruments, whatever was told of each.
+    is_channel_halted: bool,
+    /// Some instrument may be halted. Mostly none is, and a look at one costs nothing then.
+    is_any: bool,
+}
+
+/// Why the venue does not trade an instrument.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Halt {
+    /// By its listing market, everywhere; of venues that do not tell the two apart, in any case.
+    is_regulatory: bool,
+    /// At this venue alone.
+    is_operational: bool,
+}
+
+impl Halt {
+    /// Halted everywhere, as far as is known.
+    const REGULATORY: Self = Self { is_regulatory: true, is_operational: false };
+
+    const fn is_halted(self) -> bool {
+        self.is_regulatory | self.is_operational
+    }
+}
+
+impl Halts {
+    /// Room for `capacity` instruments, none of which is halted.
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            symbols: Symbols::new(capacity),
+            halts: vec![Halt::default(); capacity].into(),
+            untold: Halt::default(),
+            is_channel_halted: false,
+            is_any: false,
+        }
+    }
+
+    /// The same for these instruments alone.
+    pub fn of(symbols: &[Symbol]) -> Self {
+        let mut halts = Self::new(symbols.len());
+        symbols.iter().for_each(|symbol| _ = halts.symbols.find_or_insert(*symbol));
+        halts
+    }
+
+    /// Whether the venue does not trade `symbol`, as far as is known.
+    #[inline]
+    pub fn is_halted(&self, symbol: Symbol) -> bool {
+        self.is_any && (self.is_channel_halted || self.halt(symbol).is_halted())
+    }
+
+    /// Takes a state. Returns whether it halts an instrument that was not halted, or the other way
+    /// round.
+    #[cold]
+    pub fn take(&mut self, status: &Status) -> bool {
+        let Some(is_now) = status.is_halted else { return false };
+        self.is_any |= is_now;
+        if status.symbol == Symbol::NONE {
+            return core::mem::replace(&mut self.is_channel_halted, is_now) != is_now;
+        }
+        let known = self.symbols.len();
+        let Some(idx) = self.symbols.find_or_insert(status.symbol).map(|idx| idx.0 as usize) else { return false };
+        if idx == known {
+            self.halts[idx] = self.untold;
+        }
+        let (before, halt) = (self.halts[idx], &mut self.halts[idx]);
+        if status.operational {
+            halt.is_operational = is_now;
+        } else {
+            halt.is_regulatory = is_now;
+        }
+        halt.is_halted() != before.is_halted()
+    }
+
+    /// Takes the states of an image, which are those of one moment and take the place of what was
+    /// known. An image without any leaves that: its server does not send them. `is_untold_halted`
+    /// says whether an instrument of which an image with states tells nothing is halted.
+    #[cold]
+    pub fn take_image(&mut self, statuses: &[Status], is_untold_halted: bool) {
+        if statuses.is_empty() {
+            return;
+        }
+        if is_untold_halted {
+            self.untold = Halt::REGULATORY;
+            self.halts.fill(Halt::REGULATORY);
+            self.is_any = true;
+        }
+        statuses.iter().for_each(|status| _ = self.take(status));
+    }
+
+    /// A new session begins: nothing is known to be halted.
+    #[cold]
+    pub fn clear(&mut self) {
+        self.halts.fill(Halt::default());
+        (self.untold, self.is_channel_halted, self.is_any) = (Halt::default(), false, false);
+    }
+
+    fn halt(&self, symbol: Symbol) -> Halt {
+        self.symbols.find(symbol).map_or(self.untold, |idx| self.halts[idx.0 as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Locate;
+
+    fn status(name: &str, is_halted: impl Into<Option<bool>>, operational: bool) -> Status {
+        let (is_halted, symbol) = (is_halted.into(), Symbol::new(name).unwrap_or(Symbol::NONE));
+        Status { locate: Locate::default(), state: b'?', is_halted, operational, at_ns: 0, symbol }
+    }
+
+    fn halted(halts: &Halts) -> String {
+        ["A", "B", "C"].into_iter().filter(|name| halts.is_halted(Symbol::new(name).unwrap())).collect()
+    }
+
+    #[test]
+    fn halt_at_the_venue_alone_and_one_everywhere_end_apart() {
+        let mut halts = Halts::new(2);
+        assert!(halts.take(&status("A", true, false)));
+        assert!(!halts.take(&status("A", true, true)), "it is halted twice");
+        assert!(!halts.take(&status("A", false, false)));
+        assert!(!halts.take(&status("A", None, true)), "a state that says nothing of a halt");
+        assert_eq!(halted(&halts), "A");
+        assert!(halts.take(&status("A", false, true)));
+        assert_eq!(halted(&halts), "");
+    }
+
+    #[test]
+    fn instruments_without_room_are_left_out_and_a_copy_has_the_room_of_the_first() {
+        let mut halts = Halts::new(2).clone();
+        for name in ["A", "B", "C"] {
+            halts.take(&status(name, true, false));
+        }
+        assert_eq!(halted(&halts), "AB");
+        let mut ours = Halts::of(&[Symbol::new("C").unwrap()]);
+        assert_eq!(["A", "C"].map(|name| ours.take(&status(name, true, false))), [false, true]);
+    }
+
+    #[test]
+    fn halt_of_the_channel_is_one_of_each_instrument_and_ends_none_of_theirs() {
+        let mut halts = Halts::new(4);
+        halts.take(&status("B", true, false));
+        assert!(halts.take(&status("", true, true)));
+        assert_eq!(halted(&halts), "ABC");
+        halts.take(&status("B", false, false));
+        halts.take(&status("C", true, false));
+        assert!(halts.take(&status("", false, true)));
+        assert_eq!(halted(&halts), "C");
+        halts.clear();
+        assert_eq!(halted(&halts), "");
+    }
+
+    #[test]
+    fn image_with_states_takes_the_place_of_what_was_known_and_one_without_leaves_it() {
+        let mut halts = Halts::new(4);
+        halts.take(&status("A", true, false));
+        halts.take(&status("B", true, true));
+        halts.take_image(&[], true);
+        assert_eq!(halted(&halts), "AB");
+        halts.take_image(&[status("A", false, false)], false);
+        assert_eq!(halted(&halts), "B");
+        halts.take_image(&[status("A", false, false), status("B", false, false)], true);
+        assert_eq!(halted(&halts), "C", "nothing was told of it");
+        halts.take(&status("C", false, true));
+        assert_eq!(halted(&halts), "C", "it is halted everywhere");
+        halts.take(&status("C", false, false));
+        assert_eq!(halted(&halts), "");
+    }
+}
