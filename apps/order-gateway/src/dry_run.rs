@@ -1,6 +1,7 @@
 //! Whether a standby could take over now: it recovers a copy of its journal as a take-over would,
-//! again and again, on a thread of its own. When the primary is gone it is too late to learn that a
-//! symbol is missing in the limits.
+//! and looks at what else a start needs, again and again, on a thread of its own. When the primary
+//! is gone it is too late to learn that a symbol is missing in the limits, or that somebody else
+//! has the control socket.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,6 +19,7 @@ use order_gateway::kernel::Kernel;
 use order_gateway::{Config, Core, Error, LimitsFile, VenueClient};
 use wirepath::worker::affinity::spawn_helper;
 
+use crate::readiness::obstacles;
 use crate::{LONG_NAME, core_config, not_recovered, read};
 
 /// The time between two looks at a journal, and the one in which a journal that begins is seen.
@@ -71,34 +73,31 @@ impl Obstacle {
     }
 }
 
-/// What was found last.
+/// What was found last, by its kinds.
 #[derive(Debug, Default)]
-struct Told(Option<String>);
+struct Told(Vec<String>);
 
 impl Told {
     /// What a person is to hear, where it is another thing than before.
-    fn sentence(&mut self, found: Option<Obstacle>) -> Option<String> {
-        let kind = found.as_ref().map(|obstacle| obstacle.kind.clone());
-        if self.0 == kind {
-            return None;
+    fn sentences(&mut self, found: Vec<Obstacle>) -> Vec<String> {
+        let (kinds, errors): (Vec<_>, Vec<_>) = found.into_iter().map(|Obstacle { kind, error }| (kind, error)).unzip();
+        let before = core::mem::replace(&mut self.0, kinds);
+        if self.0.is_empty() && !before.is_empty() {
+            return vec!["this standby could take over again".to_owned()];
         }
-        self.0 = kind;
-        Some(match found {
-            Some(Obstacle { error, .. }) => format!("this standby could not take over: {error}"),
-            None => "this standby could take over again".to_owned(),
-        })
+        let new = self.0.iter().zip(errors).filter(|(kind, _)| !before.contains(kind));
+        new.map(|(_, error)| format!("this standby could not take over: {error}")).collect()
     }
 }
 
 fn run(path: &Path, is_ended: &AtomicBool, say: fn(&str)) {
     let mut told = Told::default();
     while !is_ended.load(Ordering::Relaxed) {
-        let (obstacle, has_journal) = match could_take_over(path) {
-            Ok(has_journal) => (None, has_journal),
-            Err(obstacle) => (Some(obstacle), true),
-        };
-        if let Some(sentence) = told.sentence(obstacle).filter(|_| !is_ended.load(Ordering::Relaxed)) {
-            say(&sentence);
+        let (found, has_journal) = look(path);
+        for sentence in told.sentences(found) {
+            if !is_ended.load(Ordering::Relaxed) {
+                say(&sentence);
+            }
         }
         let steps = if has_journal { INTERVAL.as_millis() / STEP.as_millis() } else { 1 };
         for _ in 0..steps {
@@ -110,17 +109,30 @@ fn run(path: &Path, is_ended: &AtomicBool, say: fn(&str)) {
     }
 }
 
-/// Does what a take-over does with the journal, the configuration and the limits as they are now,
-/// in memory of its own. Whether there is a journal yet.
-fn could_take_over(path: &Path) -> Result<bool, Obstacle> {
-    let (config, limits) = read(path)?;
+/// What stands against a take-over by the files as they are now, and whether there is a journal
+/// yet.
+fn look(path: &Path) -> (Vec<Obstacle>, bool) {
+    let (config, limits) = match read(path) {
+        Ok(both) => both,
+        Err(error) => return (vec![error.into()], true),
+    };
+    let mut found: Vec<_> = obstacles(&config).into_iter().map(Obstacle::from).collect();
+    let replayed = could_replay(&config, &limits);
+    let has_journal = *replayed.as_ref().unwrap_or(&true);
+    found.extend(replayed.err());
+    (found, has_journal)
+}
+
+/// Does what a take-over does with the journal, the configuration and the limits, in memory of its
+/// own. Whether there is a journal yet.
+fn could_replay(config: &Config, limits: &LimitsFile) -> Result<bool, Obstacle> {
     let failed = |error: io::Error| Error::at("journal", &config.journal.path, error, "a take-over reads it");
     let journal = records_of(&config.journal.path).map_err(failed)?;
     if journal.iter().take(HEADER_LEN).all(|byte| *byte == 0) {
         return Ok(false);
     }
     let kernel = Kernel::start();
-    let of = (&config, &limits);
+    let of = (config, limits);
     match config.client(&limits.instruments(), kernel.epoch_offset_ns()) {
         Some(VenueClient::Ouch(client)) => recover(client, of, journal, &kernel),
         Some(VenueClient::Ouch42(client)) => recover(client, of, journal, &kernel),
@@ -175,7 +187,7 @@ mod tests {
             JournalError::Missing(MissingInstrument { symbol: symbol(name), position, orders })
         };
         let mut told = Told::default();
-        let mut tell = |error: JournalError| told.sentence(Some(Obstacle::of_journal(error, &config)));
+        let mut tell = |error: JournalError| told.sentences(vec![Obstacle::of_journal(error, &config)]).pop();
         assert!(tell(instrument("ZIEXT", 100, 1)).unwrap().contains("ZIEXT, of which the journal has 100 shares"));
         assert_eq!(tell(instrument("ZIEXT", 200, 3)), None);
         assert!(tell(instrument("ZVZZT", 200, 3)).unwrap().contains("ZVZZT"));
@@ -185,7 +197,18 @@ mod tests {
         assert_eq!(tell(strategy(4)), None);
         assert!(tell(JournalError::Unknown(7)).is_some());
         assert_eq!(tell(JournalError::Unknown(8)), None);
-        assert_eq!(told.sentence(None).unwrap(), "this standby could take over again");
-        assert!(told.sentence(None).is_none());
+        assert_eq!(told.sentences(vec![]), ["this standby could take over again"]);
+        assert_eq!(told.sentences(vec![]), [""; 0]);
+    }
+
+    #[test]
+    fn each_obstacle_is_told_once_and_that_all_are_gone_behind_the_last() {
+        let obstacle = |name: &str| Obstacle::from(Error::failed(name));
+        let mut told = Told::default();
+        let mut tell = |names: &[&str]| told.sentences(names.iter().map(|name| obstacle(name)).collect());
+        assert_eq!(tell(&["a", "b"]), ["this standby could not take over: a", "this standby could not take over: b"]);
+        assert_eq!(tell(&["b"]), [""; 0]);
+        assert_eq!(tell(&["c", "b"]), ["this standby could not take over: c"]);
+        assert_eq!(tell(&[]), ["this standby could take over again"]);
     }
 }

@@ -4,6 +4,7 @@
 
 mod cli;
 mod dry_run;
+mod readiness;
 mod samples;
 
 use std::fs;
