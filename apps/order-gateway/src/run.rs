@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use market::Line;
 use market_ring::RingReader;
 use order_entry::journal::JournalMemory;
-use order_entry::session::VenueSession;
+use order_entry::session::{SessionError, VenueSession};
 
 use crate::audit::{Audit, Direction};
 use crate::control::{Command, KillSignal};
@@ -537,14 +537,25 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             Ok(len) => {
                 let now_ns = self.host.now_ns();
                 record(&mut self.audit, &*self.host, Direction::In, &self.buffer[..len]);
-                self.gateway.received(&self.buffer[..len], now_ns).map_err(|error| error.to_string())?;
+                let received = self.gateway.received(&self.buffer[..len], now_ns);
+                self.or_last_words(received)?;
                 is_busy = true;
             }
             Err(error) if is_nothing(&error) => (),
             Err(error) => return Err(format!("the connection is broken: {error}")),
         }
-        self.gateway.tick(self.host.now_ns()).map_err(|error| error.to_string())?;
+        let ticked = self.gateway.tick(self.host.now_ns());
+        self.or_last_words(ticked)?;
         Ok(self.send()? || is_busy)
+    }
+
+    /// A session that ends by a rule has written which: FIX a Logout, iLink 3 a Terminate. It leaves
+    /// before the connection is reset, where the line takes it at once.
+    fn or_last_words(&mut self, result: Result<(), SessionError>) -> Result<(), String> {
+        result.map_err(|error| {
+            let _ = self.send();
+            error.to_string()
+        })
     }
 
     /// Takes what the venue says to a gateway that logs out: the answers to its cancels. True where

@@ -17,7 +17,7 @@ mod stamps;
 #[path = "run/wall_clock.rs"]
 mod wall_clock;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
@@ -359,10 +359,11 @@ fn quotes_of_a_market_gateway_let_orders_pass_while_their_channel_lives() {
 #[derive(Debug)]
 struct Noted(Ends);
 
-/// The resets of a machine's connections, and whether they are broken.
+/// The resets of a machine's connections, what was written before them, and whether they are broken.
 #[derive(Clone, Debug, Default)]
 struct Ends {
     resets: Rc<Cell<u32>>,
+    written: Rc<RefCell<Vec<u8>>>,
     is_broken: Rc<Cell<bool>>,
 }
 
@@ -374,6 +375,8 @@ impl Read for Noted {
 
 impl Write for Noted {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        assert_eq!(self.0.resets.get(), 0, "nothing is written behind a reset");
+        self.0.written.borrow_mut().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -533,6 +536,72 @@ fn connection_that_ends_with_an_error_is_reset() {
     ends.is_broken.set(true);
     assert!(turn(&mut run)[0].contains("the connection is broken"));
     assert_eq!(ends.resets.get(), 1);
+}
+
+#[test]
+fn session_that_ends_by_a_rule_says_which_before_its_connection_is_reset() {
+    let (mut run, ends) = connected();
+    run.gateway.core_mut().session_mut().is_broken = true;
+    assert!(turn(&mut run)[0].contains("a rule"));
+    assert_eq!(*ends.written.borrow(), b"which rule");
+    assert_eq!(ends.resets.get(), 1);
+}
+
+/// A machine on which one address of the venue answers.
+#[derive(Debug)]
+struct Answers {
+    clock: Rc<Cell<u64>>,
+    /// The address that answers.
+    at: Rc<Cell<SocketAddrV4>>,
+    ends: Ends,
+}
+
+impl Host for Answers {
+    fn now_ns(&self) -> u64 {
+        self.clock.get()
+    }
+
+    fn epoch_offset_ns(&self) -> u64 {
+        0
+    }
+
+    fn connect(&self, to: SocketAddrV4, _waits: Waits) -> io::Result<Box<dyn Stream>> {
+        if to == self.at.get() {
+            Ok(Box::new(Noted(self.ends.clone())))
+        } else {
+            Err(ErrorKind::ConnectionRefused.into())
+        }
+    }
+}
+
+#[test]
+fn secondary_address_is_taken_where_the_primary_does_not_answer_and_the_primary_behind_a_break() {
+    let [primary, secondary] = [1, 2].map(|host| SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, host), 7_000));
+    let journal = Journal::create(vec![0; 1 << 16], 7, 0, RESERVE).unwrap();
+    let core = Core::new(config(&KillSwitch::new()), Line::new(), journal);
+    let (clock, at, ends) = (Rc::new(Cell::new(SECOND)), Rc::new(Cell::new(secondary)), Ends::default());
+    let host = Answers { clock: clock.clone(), at: at.clone(), ends: ends.clone() };
+    let line = LineConfig { secondary: Some(secondary), ..LineConfig::new(primary) };
+    let mut run = Run::new(Gateway::new(Buyer::default(), core), line, Box::new(host));
+    let mut said_at = |seconds: u64| {
+        let mut said = Vec::new();
+        clock.set(seconds * SECOND);
+        run.turn(&mut |sentence: &str| said.push(sentence.to_owned()));
+        said
+    };
+    assert_eq!(said_at(1), ["no connection to 192.0.2.1:7000: connection refused"]);
+    assert_eq!(said_at(2), ["connected to 192.0.2.2:7000"]);
+    ends.is_broken.set(true);
+    assert!(said_at(3)[0].contains("broken"));
+    ends.is_broken.set(false);
+    at.set(primary);
+    assert_eq!(said_at(4), ["connected to 192.0.2.1:7000"]);
+    // From there on by turns: each attempt that fails is followed by one to the other address.
+    ends.is_broken.set(true);
+    assert!(said_at(5)[0].contains("broken"));
+    assert_eq!(said_at(6), ["no connection to 192.0.2.2:7000: connection refused"]);
+    ends.is_broken.set(false);
+    assert_eq!(said_at(7), ["connected to 192.0.2.1:7000"]);
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub struct Line {
     pub log_outs: usize,
     /// No login is accepted.
     pub is_closed: bool,
+    /// The venue has broken a rule: the session says which, and ends with its next tick.
+    pub is_broken: bool,
     /// What it has to send: its Logout, and what a test puts there.
     pub out: Vec<u8>,
     /// What a new order writes.
@@ -51,6 +53,7 @@ impl Line {
             symbols,
             log_outs: 0,
             is_closed: false,
+            is_broken: false,
             out,
             order,
             cancel,
@@ -97,7 +100,11 @@ impl VenueSession for Line {
     }
 
     fn tick(&mut self, _now_ns: u64) -> Result<(), SessionError> {
-        Ok(())
+        if !self.is_broken {
+            return Ok(());
+        }
+        self.out.extend_from_slice(b"which rule");
+        Err(SessionError::new("a rule"))
     }
 
     fn is_open(&self) -> bool {
