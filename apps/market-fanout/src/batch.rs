@@ -13,6 +13,8 @@ pub const SEQ: &str = "Wp-Seq";
 pub const VENUE_SEQ: &str = "Wp-Venue-Seq";
 /// The exchange's time of the last record, and when it was received, ns.
 pub const TIMES: &str = "Wp-Exchange-Receive-Ns";
+/// When the publisher made the batch for the broker, ns since 1970: the same where it is sent again.
+pub const PUBLISHED: &str = "Wp-Publish-Ns";
 /// All flags of the records, as their bits.
 pub const FLAGS: &str = "Wp-Flags";
 /// All records of the channel between these numbers in the ring, first and last, are in the batch.
@@ -121,6 +123,14 @@ impl OpenBatch {
     }
 }
 
+impl Batch {
+    /// The batch with the time at which it was made.
+    pub(crate) fn published_at(mut self, utc_ns: u64) -> Self {
+        self.headers.push((PUBLISHED, utc_ns.to_string()));
+        self
+    }
+}
+
 /// Two numbers of a header.
 pub(crate) fn parse_pair(text: &str) -> Option<(u64, u64)> {
     let (first, last) = text.split_once('-')?;
@@ -135,4 +145,21 @@ pub(crate) fn entries(payload: &[u8]) -> impl Iterator<Item = Option<(u64, Recor
         Some((u64::from_le_bytes(*seq), Record::from_bytes(record.try_into().ok()?)?))
     });
     entries.chain((!rest.is_empty()).then_some(None))
+}
+
+#[cfg(test)]
+mod tests {
+    use market::event::{Clear, Event};
+
+    use super::*;
+
+    #[test]
+    fn headers_have_the_times_of_exchange_arrival_and_publishing() {
+        let record = Record { receive_ns: 20, ..Record::new(7, Event::Clear(Clear { at_ns: 10 })) };
+        let mut filling = OpenBatch::new(3, 0);
+        filling.push(5, &record);
+        let batch = filling.take(1, 6).unwrap().published_at(30);
+        let header = |name: &str| batch.headers.iter().find(|(own, _)| *own == name).map(|(_, value)| value.as_str());
+        assert_eq!((header(TIMES), header(PUBLISHED)), (Some("10-20"), Some("30")));
+    }
 }

@@ -18,7 +18,7 @@ mod publisher;
 mod quotes;
 mod source;
 
-pub use batch::{Batch, COVERS, END, FLAGS, MERGED, SEQ, SESSION, TIMES, VENUE_SEQ};
+pub use batch::{Batch, COVERS, END, FLAGS, MERGED, PUBLISHED, SEQ, SESSION, TIMES, VENUE_SEQ};
 pub use gap_detector::{ConsumerEvent, GapDetector};
 pub use program::{parse_word, run};
 pub use publisher::{Acknowledged, Broker, Link, LinkError, Publisher, PublisherConfig, PublisherCounts};

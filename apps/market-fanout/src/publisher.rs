@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use std::{fmt, io, thread};
 
 use market_ring::RingReader;
@@ -238,7 +238,9 @@ impl<B: Broker> Publisher<B> {
     /// The ring has overtaken the publisher, and its policy is to end then.
     pub fn turn(&mut self) -> Result<Turn, Stopped> {
         let has_read = self.waiting() < self.config.unacknowledged_max && self.source.read();
-        self.batches.extend(std::iter::from_fn(|| self.source.next_batch()));
+        while let Some(batch) = self.source.next_batch() {
+            self.batches.push_back(batch.published_at(utc_ns()));
+        }
         let is_done = self.send();
         if let Some(overrun) = self.source.overrun
             && (is_done || self.source.silence() >= self.config.patience)
@@ -383,6 +385,13 @@ impl<B: Broker> Publisher<B> {
         (self.link, self.why_down) = (None, Some(why.to_string()));
         self.retry_at = Instant::now() + retry_wait(self.config.retry_every, self.refusals);
     }
+}
+
+/// The time since 1970. One clock for all publishers of a machine, which consumers compare with
+/// theirs.
+fn utc_ns() -> u64 {
+    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// How long to wait after so many refusals in a row: twice as long after each.
