@@ -9,6 +9,11 @@
 //! in 35=A|34=1|98=0|108=30           the peer's message; 8, 9, 49, 52, 56, 10 are added
 //! raw 8=FIX.4.4|9=5|                 bytes as they are, | is SOH
 //! send B|148=text                    the application sends a message
+//! reject B 2 148 3                   it refuses message 2, of type B: field 148, reason (373) 3
+//! business B 2 8                     it refuses message 2, of type B, by reason (380) 8
+//! hold                               the line takes nothing from now on
+//! waits 2                            so many messages wait for it
+//! flow                               the line takes all again
 //! logout                             the application logs out
 //! out 35=A|34=1|98=0|108=30          the next message that was written, without those six
 //! event TEXT                         the next event
@@ -24,6 +29,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use order_entry::fix::codec::{FieldIndex, Frame, Precision, UtcText, Writer, checksum, frame, parse_utc};
+use order_entry::fix::orders::{BusinessReason, Defect, Reason};
 use order_entry::fix::session::{Event, MemoryStore, Now, Role, Schedule, Session, SessionConfig, Version};
 
 /// 26 November 2026, 12:00:00 UTC, a Thursday.
@@ -76,6 +82,7 @@ struct Player {
     now_ns: u64,
     ahead_ns: u64,
     cut: usize,
+    is_held: bool,
     written: Vec<u8>,
     events: Vec<String>,
 }
@@ -91,6 +98,7 @@ fn configure(config: &mut SessionConfig, key: &str, value: &str) {
         "expected" => config.next_expected = value == "Y",
         "queue" => config.queue_count_max = number(value),
         "request" => config.resend_request_max = number(value),
+        "burst" => config.resend_output_len = number(value),
         "fresh" => config.fresh_ns = number::<u64>(value) * SECOND_NS,
         "supported" => config.supported_types = value.split(',').map(str::to_owned).collect(),
         "open" => {
@@ -122,7 +130,8 @@ impl Player {
             configure(&mut config, key, value);
         }
         let session = Session::new(config, MemoryStore::new(1_000, 100_000));
-        Self { session, version, now_ns: 0, ahead_ns: 0, cut, written: Vec::new(), events: Vec::new() }
+        let (written, events) = (Vec::new(), Vec::new());
+        Self { session, version, now_ns: 0, ahead_ns: 0, cut, is_held: false, written, events }
     }
 
     fn now(&self) -> Now {
@@ -132,6 +141,7 @@ impl Player {
     fn play(&mut self, verb: &str, rest: &str) -> Result<(), String> {
         match verb {
             "out" => return self.expect_out(rest),
+            "waits" => return self.expect_waiting(number(rest)),
             "event" | "error" => return self.expect_event(verb, rest),
             _ => self.expect_nothing()?,
         }
@@ -146,6 +156,9 @@ impl Player {
             }
             "raw" => self.offer(&rest.replace('|', "\x01").into_bytes()),
             "send" => self.send(rest),
+            "reject" | "business" => self.refuse(rest),
+            "hold" => self.is_held = true,
+            "flow" => self.is_held = false,
             "logout" => self.session.logout(self.now(), rest),
             _ => return Err("no such verb".into()),
         }
@@ -165,6 +178,27 @@ impl Player {
         }
     }
 
+    /// The application refuses a message: by a field and a reason of the session, or a reason of its
+    /// own.
+    fn refuse(&mut self, rest: &str) {
+        let words: Vec<_> = rest.split_whitespace().collect();
+        let (now, msg_type, seq) = (self.now(), words[0].as_bytes(), number(words[1]));
+        let refused = match words[2..] {
+            [tag, reason] => {
+                let defect = Defect { tag: number(tag), reason: Reason::from_wire(number(reason)).unwrap() };
+                self.session.reject(now, msg_type, seq, defect)
+            }
+            [reason] => {
+                let reason = BusinessReason::from_wire(number(reason)).unwrap();
+                self.session.business_reject(now, msg_type, seq, reason)
+            }
+            _ => panic!("{rest} is no refusal"),
+        };
+        if let Err(error) = refused {
+            self.events.push(format!("error {error}"));
+        }
+    }
+
     fn move_to(&mut self, to_ns: u64) {
         while let Some(deadline_ns) = self.session.deadline_ns() {
             let deadline_ns = deadline_ns.saturating_sub(77 * SECOND_NS);
@@ -172,13 +206,18 @@ impl Player {
                 break;
             }
             self.now_ns = self.now_ns.max(deadline_ns);
-            let before = (self.written.len(), self.events.len());
+            let before = self.progress();
             self.turn();
-            if before == (self.written.len(), self.events.len()) {
+            if before == self.progress() {
                 break;
             }
         }
         self.now_ns = to_ns;
+    }
+
+    /// What grows where something was written or happened.
+    fn progress(&self) -> (usize, usize) {
+        (self.written.len() + self.session.output().len(), self.events.len())
     }
 
     fn offer(&mut self, bytes: &[u8]) {
@@ -196,8 +235,14 @@ impl Player {
         loop {
             let now = self.now();
             let event = self.session.poll(now).map(|event| show(&event));
-            let is_over = event.is_none() && self.session.output().is_empty();
+            let is_over = event.is_none() && (self.is_held || self.session.output().is_empty());
             self.events.extend(event);
+            if self.is_held {
+                if is_over {
+                    return;
+                }
+                continue;
+            }
             let len = self.session.output().len();
             self.written.extend_from_slice(self.session.output());
             self.session.consume(len);
@@ -249,6 +294,14 @@ impl Player {
         let bytes: Vec<u8> = self.written.drain(..len).collect();
         let found = self.read(&bytes);
         if found == expected { Ok(()) } else { Err(format!("written was {found}")) }
+    }
+
+    fn expect_waiting(&self, expected: usize) -> Result<(), String> {
+        let (mut rest, mut found) = (self.session.output(), 0);
+        while let Frame::Message { len } = frame(rest, 65_535) {
+            (rest, found) = (&rest[len..], found + 1);
+        }
+        if found == expected { Ok(()) } else { Err(format!("{found} wait")) }
     }
 
     fn read(&self, bytes: &[u8]) -> String {

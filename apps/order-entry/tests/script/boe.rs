@@ -1,6 +1,6 @@
 //! BOE's ends in scripts, of version 2 (`v2`) or 3 (`v3`).
 //!
-//! `machine client v2 [skip]`: `do connect`, `do received UNIT NUMBER`, `do sent NUMBER`, `do send
+//! `machine client v2 [skip | fail]`: `do connect`, `do received UNIT NUMBER`, `do sent NUMBER`, `do send
 //! TYPE TEXT`, `do fate NUMBER` (an error with the fate), `do logout`, `do disconnected`.
 //! `machine server v2`: `do connected`, `do accept [UNIT NUMBER]`, `do reject S TEXT`, `do again
 //! TYPE UNIT NUMBER TEXT`, `do complete`, `do send TYPE UNIT TEXT`, `do logout U`.
@@ -27,7 +27,11 @@ fn of_version<V: Version + 'static>(words: &[&str]) -> Box<dyn Machine> {
         return Box::new(Server::<V>::new(ServerConfig::default()));
     }
     let credentials = Credentials::new("USER", "0001", "PASS").unwrap();
-    let unspecified = if words.contains(&"skip") { UnspecifiedUnits::Skip } else { UnspecifiedUnits::Replay };
+    let unspecified = match words.get(2) {
+        Some(&"skip") => UnspecifiedUnits::Skip,
+        Some(&"fail") => UnspecifiedUnits::Fail,
+        _ => UnspecifiedUnits::Replay,
+    };
     Box::new(Client::<V>::new(ClientConfig { unspecified, ..ClientConfig::new(credentials) }))
 }
 
