@@ -87,7 +87,16 @@ impl OrderSession for IlinkSession {
     fn take(&mut self, input: &mut Vec<u8>, output: &mut Vec<u8>, cx: &mut Cx<'_>) -> Result<Effect, End> {
         let bytes = mem::take(input);
         let (mut rest, now_ns) = (&bytes[..], cx.clock.now_ns);
-        while let Some(event) = self.server.receive(now_ns, &mut rest).map_err(End::rule)? {
+        loop {
+            let event = match self.server.receive(now_ns, &mut rest) {
+                Ok(Some(event)) => event,
+                Ok(None) => return Ok(Effect::None),
+                Err(error) => {
+                    // The termination says which rule was broken.
+                    write(output, |out| self.server.tick(now_ns, out))?;
+                    return Err(End::rule(error));
+                }
+            };
             match event {
                 ServerEvent::Negotiate(negotiate) => {
                     let (uuid, is_signed) =
@@ -116,7 +125,6 @@ impl OrderSession for IlinkSession {
                 _ => {}
             }
         }
-        Ok(Effect::None)
     }
 
     fn send(&mut self, output: &mut Vec<u8>, cx: &mut Cx<'_>) -> Result<bool, End> {

@@ -7,7 +7,7 @@ use super::client_state::{CLIENT_NUMBER_AT, Phase, SessionState};
 use super::ranges::Ranges;
 use super::{
     Establish, Frame, IlinkError, KEEP_ALIVE_LAPSED, NO_UUID, Negotiate, RETRANSMIT_MAX, RetransmitRequest, Sequence,
-    Terminate, emit, establish_signature, negotiate_signature,
+    Terminate, TerminateReason, emit, establish_signature, negotiate_signature,
 };
 use crate::Text;
 use crate::session::{Fate, KeepAlive, Output, Reassembly, Recovery};
@@ -22,8 +22,9 @@ pub struct Client {
     session: SessionState,
     /// A sequence with the lapsed flag was sent in this silence.
     is_lapse_told: bool,
-    /// The venue terminated, and waits for our answer.
-    owes_terminate: bool,
+    /// The code of a termination that is to be written: the venue terminated, and waits for our
+    /// answer, or it broke a rule, and is told which.
+    owes_terminate: Option<u16>,
 }
 
 impl Client {
@@ -40,6 +41,7 @@ impl Client {
                 before: None,
                 asked_ns: 0,
                 asked_at_ns: 0,
+                is_login_repeated: false,
                 next: 1,
                 next_at_login: 1,
                 expected: 1,
@@ -52,7 +54,7 @@ impl Client {
                 is_gap_told: false,
             },
             is_lapse_told: false,
-            owes_terminate: false,
+            owes_terminate: None,
             config,
         }
     }
@@ -90,6 +92,13 @@ impl Client {
         if uuid <= self.session.uuid {
             return Err(IlinkError::UuidNotRising { last: self.session.uuid, found: uuid });
         }
+        self.emit_negotiate(wall_ns, uuid, output)?;
+        self.session.asked_uuid = uuid;
+        self.begin(Phase::Negotiating, now_ns, wall_ns);
+        Ok(())
+    }
+
+    fn emit_negotiate(&self, wall_ns: u64, uuid: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
         let identity = &self.config.identity;
         let mut message = Negotiate {
             signature: [0; 32],
@@ -101,8 +110,6 @@ impl Client {
         };
         message.signature = negotiate_signature(&identity.key, &message).unwrap_or_default();
         emit(Negotiate::KIND, message.as_bytes(), NO_CREDENTIALS, output)?;
-        self.session.asked_uuid = uuid;
-        self.begin(Phase::Negotiating, now_ns, wall_ns);
         Ok(())
     }
 
@@ -116,6 +123,12 @@ impl Client {
         if self.session.uuid == 0 || self.session.phase == Phase::Negotiating {
             return Err(IlinkError::State { state: "without a session" });
         }
+        self.emit_establish(wall_ns, output)?;
+        self.begin(Phase::Establishing, now_ns, wall_ns);
+        Ok(())
+    }
+
+    fn emit_establish(&self, wall_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
         let identity = &self.config.identity;
         let mut message = Establish {
             signature: [0; 32],
@@ -132,7 +145,6 @@ impl Client {
         };
         message.signature = establish_signature(&identity.key, &message).unwrap_or_default();
         emit(Establish::KIND, message.as_bytes(), NO_CREDENTIALS, output)?;
-        self.begin(Phase::Establishing, now_ns, wall_ns);
         Ok(())
     }
 
@@ -142,11 +154,12 @@ impl Client {
             self.reassembly.clear();
         }
         self.keep_alive = KeepAlive::new(interval_ns, 2 * interval_ns, now_ns);
-        (self.is_lapse_told, self.owes_terminate) = (false, false);
+        (self.is_lapse_told, self.owes_terminate) = (false, None);
         self.session = SessionState {
             phase,
             asked_ns: now_ns,
             asked_at_ns: wall_ns,
+            is_login_repeated: false,
             open_request: None,
             is_gap_told: false,
             ..self.session
@@ -158,7 +171,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The message breaks a rule; the session is over, and the caller closes the connection.
+    /// The message breaks a rule; the session is over. Where it was established, the next
+    /// [`tick`](Self::tick) writes a termination that says which rule. Then the caller closes the
+    /// connection.
     #[inline]
     pub fn receive<'s, 'i: 's>(
         &'s mut self,
@@ -181,10 +196,14 @@ impl Client {
             Err(error) => Err(error),
         };
         match event {
-            Err(_) => session.phase = Phase::Closed,
+            Err(error) => {
+                *owes_terminate = (session.phase == Phase::Established).then_some(error.terminate_reason().0);
+                session.phase = Phase::Closed;
+            }
+            Ok(ClientEvent::Terminated { .. }) if session.phase == Phase::Terminating => session.phase = Phase::Closed,
             Ok(ClientEvent::Terminated { .. }) => {
-                *owes_terminate = session.phase != Phase::Terminating;
-                session.phase = if *owes_terminate { Phase::Terminating } else { Phase::Closed };
+                *owes_terminate = Some(TerminateReason::FINISHED.0);
+                session.phase = Phase::Terminating;
             }
             // The venue is at it.
             Ok(ClientEvent::Retransmission(_) | ClientEvent::Message { is_retransmitted: true, .. }) => {
@@ -358,7 +377,8 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a keep-alive where one is due, and the answer to a termination. Call it at
+    /// Sends a keep-alive where one is due, a login without an answer once more, and the termination
+    /// that answers the venue's or a broken rule. Call it at
     /// [`deadline_ns`](Self::deadline_ns), after received bytes were taken.
     ///
     /// # Errors
@@ -367,21 +387,14 @@ impl Client {
     /// come (a termination was written), or a request of the session or a termination has no
     /// answer: the session is over. Or the output is too small.
     pub fn tick(&mut self, now_ns: u64, wall_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
-        if self.owes_terminate {
-            self.emit_terminate(now_ns, wall_ns, 0, output)?;
-            self.owes_terminate = false;
+        if let Some(code) = self.owes_terminate {
+            self.emit_terminate(now_ns, wall_ns, code, output)?;
+            self.owes_terminate = None;
             self.session.phase = Phase::Closed;
         }
         match self.session.phase {
             Phase::Closed | Phase::Negotiated => return Ok(()),
-            Phase::Negotiating | Phase::Establishing => {
-                let waited_ns = now_ns.saturating_sub(self.session.asked_ns);
-                if waited_ns < self.config.login_ns_max {
-                    return Ok(());
-                }
-                self.session.phase = Phase::Closed;
-                return Err(IlinkError::LoginTimeout { waited_ns });
-            }
+            Phase::Negotiating | Phase::Establishing => return self.wait_for_login(now_ns, output),
             Phase::Terminating => {
                 let waited_ns = now_ns.saturating_sub(self.session.asked_ns);
                 if waited_ns >= self.config.terminate_ns_max {
@@ -409,13 +422,37 @@ impl Client {
         Ok(())
     }
 
+    /// Sends a login without an answer once more, byte for byte: a late answer to the first is one to
+    /// this.
+    fn wait_for_login(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
+        if now_ns < self.login_deadline_ns() {
+            return Ok(());
+        }
+        if self.session.is_login_repeated {
+            self.session.phase = Phase::Closed;
+            return Err(IlinkError::LoginTimeout { waited_ns: now_ns.saturating_sub(self.session.asked_ns) });
+        }
+        let at_ns = self.session.asked_at_ns;
+        match self.session.phase {
+            Phase::Negotiating => self.emit_negotiate(at_ns, self.session.asked_uuid, output)?,
+            _ => self.emit_establish(at_ns, output)?,
+        }
+        self.session.is_login_repeated = true;
+        Ok(())
+    }
+
+    const fn login_deadline_ns(&self) -> u64 {
+        let attempts = if self.session.is_login_repeated { 2 } else { 1 };
+        self.session.asked_ns.saturating_add(self.config.login_ns_max.saturating_mul(attempts))
+    }
+
     /// When [`tick`](Self::tick) has something to do; `None` where there is no connection.
     pub fn deadline_ns(&self) -> Option<u64> {
         let session = &self.session;
         match session.phase {
-            _ if self.owes_terminate => Some(0),
+            _ if self.owes_terminate.is_some() => Some(0),
             Phase::Closed | Phase::Negotiated => None,
-            Phase::Negotiating | Phase::Establishing => Some(session.asked_ns.saturating_add(self.config.login_ns_max)),
+            Phase::Negotiating | Phase::Establishing => Some(self.login_deadline_ns()),
             Phase::Established => {
                 let lapse_at_ns = if self.is_lapse_told { u64::MAX } else { self.lapse_at_ns() };
                 let asked = session.open_request.map(|_| session.retransmit_ns);
@@ -432,7 +469,7 @@ impl Client {
     /// The connection is closed or broken. Session and numbers are kept.
     pub fn disconnected(&mut self) {
         self.session.phase = Phase::Closed;
-        self.owes_terminate = false;
+        self.owes_terminate = None;
     }
 
     /// Whether orders may be sent.

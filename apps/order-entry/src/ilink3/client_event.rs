@@ -35,7 +35,8 @@ pub struct ClientConfig {
     pub message_len_max: usize,
     /// The longest silence before a keep-alive, ms. By default 10,000.
     pub keep_alive_ms: u16,
-    /// A request of the session has failed after this time without an answer. By default 15 s.
+    /// A login without an answer is sent once more after this time, and has failed after the same
+    /// time again. By default 10 s, as the keep-alive.
     pub login_ns_max: u64,
     /// A request for messages again is made once more after this time without one of them, and ends
     /// the session after the same time again. By default 10 s.
@@ -51,7 +52,7 @@ impl ClientConfig {
             identity,
             message_len_max: MESSAGE_LEN_MAX,
             keep_alive_ms: 10_000,
-            login_ns_max: 15 * SECOND_NS,
+            login_ns_max: 10 * SECOND_NS,
             retransmit_ns_max: 10 * SECOND_NS,
             terminate_ns_max: 2 * SECOND_NS,
         }

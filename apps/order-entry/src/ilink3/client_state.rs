@@ -43,6 +43,8 @@ pub(super) struct SessionState {
     /// When the open request was made, on the clock of the machine and of the wall.
     pub(super) asked_ns: u64,
     pub(super) asked_at_ns: u64,
+    /// The login that is open was sent twice.
+    pub(super) is_login_repeated: bool,
     /// Our next number, and what it was when the connection was established.
     pub(super) next: u32,
     pub(super) next_at_login: u32,
@@ -199,7 +201,7 @@ impl SessionState {
         self.same_uuid(message.uuid.get())?;
         let next = message.next_seq.get();
         if next < self.expected {
-            return Err(IlinkError::LowNumber { expected: self.expected, found: next });
+            return Err(IlinkError::LowNextNumber { expected: self.expected, found: next });
         }
         let missing = self.missing_before(next);
         self.expected = next;

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::{Establish, Negotiate, TerminateReason};
 use crate::session::OutputFull;
 
 /// Why a session ended, a message was refused, or a call was not possible.
@@ -65,6 +66,13 @@ pub enum IlinkError {
         /// The new one.
         found: u64,
     },
+    /// A keep-alive whose next number is below the one that is expected.
+    LowNextNumber {
+        /// The next number.
+        expected: u32,
+        /// The keep-alive's.
+        found: u32,
+    },
     /// A number below the next that was not asked for.
     LowNumber {
         /// The next number.
@@ -110,6 +118,25 @@ pub enum IlinkError {
     OutputFull(OutputFull),
 }
 
+impl IlinkError {
+    /// What a Terminate (507) says of a rule that the peer broke in an established session.
+    pub(super) const fn terminate_reason(&self) -> TerminateReason {
+        match self {
+            Self::LowNumber { .. } => TerminateReason::NUMBER,
+            Self::LowNextNumber { .. } => TerminateReason::NEXT_NUMBER,
+            Self::Uuid { .. } => TerminateReason::UUID,
+            Self::Echo { .. } => TerminateReason::TIMESTAMP,
+            Self::Encoding { .. } => TerminateReason::FRAMING,
+            Self::TooShort { .. } | Self::TooLong { .. } | Self::Schema { .. } | Self::Length { .. } => {
+                TerminateReason::DECODING
+            }
+            Self::Unexpected { template: Negotiate::KIND, .. } => TerminateReason::ALREADY_NEGOTIATED,
+            Self::Unexpected { template: Establish::KIND, .. } => TerminateReason::ALREADY_ESTABLISHED,
+            _ => TerminateReason::OTHER,
+        }
+    }
+}
+
 impl From<OutputFull> for IlinkError {
     fn from(full: OutputFull) -> Self {
         Self::OutputFull(full)
@@ -139,7 +166,7 @@ impl fmt::Display for IlinkError {
             Self::UuidNotRising { last, found } => {
                 write!(f, "the identifier of a new session is above the last, {last}, this one is {found}")
             }
-            Self::LowNumber { expected, found } => {
+            Self::LowNumber { expected, found } | Self::LowNextNumber { expected, found } => {
                 write!(f, "numbers go up: {expected} should come, not {found}")
             }
             Self::Retransmit => {

@@ -9,7 +9,8 @@ use super::server_event::{ServerConfig, ServerEvent};
 use super::server_state::{Phase, SessionState};
 use super::{
     EstablishmentAck, EstablishmentReject, Frame, IlinkError, KEEP_ALIVE_LAPSED, Missing, NO_UUID, NegotiationReject,
-    NegotiationResponse, NotApplied, Retransmission, RetransmitReject, RetransmitRequest, Sequence, Terminate, emit,
+    NegotiationResponse, NotApplied, Retransmission, RetransmitReject, RetransmitRequest, Sequence, Terminate,
+    TerminateReason, emit,
 };
 use crate::Text;
 use crate::session::{KeepAlive, Output, Reassembly};
@@ -23,7 +24,8 @@ pub struct Server {
     since_ns: u64,
     session: SessionState,
     is_lapse_told: bool,
-    owes_terminate: bool,
+    /// The code of a termination that is to be written: an answer, or the rule that was broken.
+    owes_terminate: Option<u16>,
 }
 
 impl Server {
@@ -47,7 +49,7 @@ impl Server {
                 terminating_ns: 0,
             },
             is_lapse_told: false,
-            owes_terminate: false,
+            owes_terminate: None,
             config,
         }
     }
@@ -57,7 +59,7 @@ impl Server {
         self.reassembly.clear();
         self.since_ns = now_ns;
         self.session.phase = Phase::Connected;
-        (self.is_lapse_told, self.owes_terminate) = (false, false);
+        (self.is_lapse_told, self.owes_terminate) = (false, None);
     }
 
     /// Takes one message from the front of `input`; `None` where `input` is used up. Call it until
@@ -65,7 +67,9 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The message breaks a rule; the session is over, and the caller closes the connection.
+    /// The message breaks a rule; the session is over. Where it was established, the next
+    /// [`tick`](Self::tick) writes a termination that says which rule. Then the caller closes the
+    /// connection.
     #[inline]
     pub fn receive<'s, 'i: 's>(
         &'s mut self,
@@ -88,10 +92,14 @@ impl Server {
             Err(error) => Err(error),
         };
         match event {
-            Err(_) => session.phase = Phase::Closed,
+            Err(error) => {
+                *owes_terminate = (session.phase == Phase::Established).then_some(error.terminate_reason().0);
+                session.phase = Phase::Closed;
+            }
+            Ok(ServerEvent::Terminated { .. }) if session.phase == Phase::Terminating => session.phase = Phase::Closed,
             Ok(ServerEvent::Terminated { .. }) => {
-                *owes_terminate = session.phase != Phase::Terminating;
-                session.phase = if *owes_terminate { Phase::Terminating } else { Phase::Closed };
+                *owes_terminate = Some(TerminateReason::FINISHED.0);
+                session.phase = Phase::Terminating;
             }
             Ok(_) => {}
         }
@@ -375,7 +383,7 @@ impl Server {
         Ok(())
     }
 
-    /// Sends what is owed: what was not applied, the answer to a termination, a keep-alive. Call it
+    /// Sends what is owed: what was not applied, a termination, a keep-alive. Call it
     /// after each message that misses others, and at [`deadline_ns`](Self::deadline_ns).
     ///
     /// # Errors
@@ -383,9 +391,9 @@ impl Server {
     /// The client has been silent for two intervals (a termination was written), or has not
     /// established a session: the session is over. Or the output is too small.
     pub fn tick(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
-        if self.owes_terminate {
-            self.emit_terminate(now_ns, 0, output)?;
-            self.owes_terminate = false;
+        if let Some(code) = self.owes_terminate {
+            self.emit_terminate(now_ns, code, output)?;
+            self.owes_terminate = None;
             self.session.phase = Phase::Closed;
         }
         match self.session.phase {
@@ -435,7 +443,7 @@ impl Server {
     /// When [`tick`](Self::tick) has something to do; `None` where there is no connection.
     pub fn deadline_ns(&self) -> Option<u64> {
         match self.session.phase {
-            _ if self.owes_terminate => Some(0),
+            _ if self.owes_terminate.is_some() => Some(0),
             Phase::Closed => None,
             Phase::Terminating => Some(self.session.terminating_ns.saturating_add(self.config.terminate_ns_max)),
             Phase::Established if !self.session.owed.is_empty() => Some(0),
@@ -450,7 +458,7 @@ impl Server {
     /// The connection is closed or broken.
     pub fn disconnected(&mut self) {
         self.session.phase = Phase::Closed;
-        self.owes_terminate = false;
+        self.owes_terminate = None;
     }
 
     /// The session's identifier, our next number and the client's next.

@@ -61,7 +61,7 @@ impl SessionState {
                 self.same_uuid(message.uuid.get())?;
                 let next = message.next_seq.get();
                 if next < self.expected {
-                    return Err(IlinkError::LowNumber { expected: self.expected, found: next });
+                    return Err(IlinkError::LowNextNumber { expected: self.expected, found: next });
                 }
                 // The client skips what it does not send again.
                 self.expected = next;

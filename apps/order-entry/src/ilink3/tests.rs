@@ -522,6 +522,20 @@ fn low_numbers_end_the_session_with_their_rule() {
 }
 
 #[test]
+fn broken_rule_has_its_code_in_the_termination() {
+    let code = |error: IlinkError| error.terminate_reason().name().unwrap();
+    assert_eq!(code(IlinkError::LowNumber { expected: 2, found: 1 }), "invalid MsgSeqNum");
+    assert_eq!(code(IlinkError::LowNextNumber { expected: 2, found: 1 }), "invalid NextSeqNo");
+    assert_eq!(code(IlinkError::Uuid { expected: 2, found: 1 }), "invalid UUID");
+    assert_eq!(code(IlinkError::Echo { template: 509 }), "invalid timestamp");
+    assert_eq!(code(IlinkError::Encoding { found: 0 }), "invalid framing header");
+    assert_eq!(code(IlinkError::Schema { found: 9 }), "message could not be decoded");
+    assert_eq!(code(IlinkError::Unexpected { template: 500, state: "established" }), "already negotiated");
+    assert_eq!(code(IlinkError::Unexpected { template: 503, state: "established" }), "already established");
+    assert_eq!(code(IlinkError::NumbersUsedUp), "other");
+}
+
+#[test]
 fn silence_is_told_after_one_interval_and_ends_after_two() {
     let mut line = Line::established();
     let second = 1_000_000_000;

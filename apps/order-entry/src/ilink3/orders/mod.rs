@@ -28,7 +28,7 @@ use self::cancels::Cancels;
 pub use self::error::IlinkClientError;
 use self::read::Said;
 pub use self::venue::IlinkFirm;
-use super::{Client, ClientConfig, ClientEvent, Frame, IlinkError, Missing, RETRANSMIT_MAX};
+use super::{Client, ClientConfig, ClientEvent, Frame, IlinkError, Missing, RETRANSMIT_MAX, TerminateReason};
 use crate::journal::SessionMark;
 use crate::orders::{OrderRules, VenueMessage};
 use crate::session::{Outbox, SECOND_NS, SessionEvent, Unread};
@@ -206,6 +206,14 @@ impl Ilink3Client {
     }
 
     fn receive(&mut self, now_ns: u64, input: &mut &[u8]) -> Result<Option<SessionEvent>, IlinkClientError> {
+        let received = self.next_event(now_ns, input);
+        if received.is_err() {
+            self.part(now_ns);
+        }
+        received
+    }
+
+    fn next_event(&mut self, now_ns: u64, input: &mut &[u8]) -> Result<Option<SessionEvent>, IlinkClientError> {
         loop {
             if let Some(event) = self.pay(now_ns)? {
                 return Ok(Some(event));
@@ -405,12 +413,27 @@ impl Ilink3Client {
     fn tick(&mut self, now_ns: u64) -> Result<(), IlinkClientError> {
         if let State::Established { since_ns } = self.state {
             let is_late = now_ns.saturating_sub(since_ns) >= BEGIN_NS_MAX;
+            if is_late {
+                self.part(now_ns);
+            }
             return if is_late { Err(IlinkClientError::NoAnswer) } else { Ok(()) };
         }
         self.skip(now_ns)?;
         let wall_ns = self.wall_ns(now_ns);
         let Self { client, out, .. } = self;
         Ok(out.write(|output| client.tick(now_ns, wall_ns, output))?)
+    }
+
+    /// Ends a connection whose venue broke a rule, or has ended it, with a termination: the caller
+    /// sends that and closes.
+    fn part(&mut self, now_ns: u64) {
+        let wall_ns = self.wall_ns(now_ns);
+        let Self { client, out, .. } = self;
+        // Where there is no room, the end of the connection says enough.
+        let _ = out.write(|output| match client.is_established() {
+            true => client.terminate(now_ns, wall_ns, TerminateReason::OTHER.0, output),
+            false => client.tick(now_ns, wall_ns, output),
+        });
     }
 
     fn log_out(&mut self, now_ns: u64) {

@@ -5,8 +5,8 @@ use super::*;
 use crate::Text;
 use crate::ilink3::reject::{business, mass_action};
 use crate::ilink3::{
-    BusinessReject, Identity, Key, MassAction, MassActionReport, NewOrder, OrderAccepted, OrderCancelled, ReplaceOrder,
-    Server, ServerConfig, ServerEvent, TradeAddendum,
+    BusinessReject, HEADER_LEN, Identity, Key, MassAction, MassActionReport, NewOrder, OrderAccepted, OrderCancelled,
+    ReplaceOrder, Sequence, Server, ServerConfig, ServerEvent, Terminate, TerminateReason, TradeAddendum, emit,
 };
 use crate::orders::{Display, ExecId, Instructions, OrderField, OrderKey, OrderType, TimeInForce, VenueEvent};
 use crate::risk::InstrumentIdx;
@@ -339,6 +339,36 @@ fn numbers_that_the_venue_has_seen_and_the_journal_has_not_are_a_gap() {
     let error = line.try_say(|server, output| server.reject_establishment(1, &why, output).unwrap()).unwrap_err();
     assert!(error.is_gap() && error.to_string().contains("up to 1"), "{error}");
     assert_eq!(VenueSession::next_id(&line.client), 2);
+}
+
+/// The code of the last termination that the client wrote.
+fn termination(client: &Ilink3Client) -> u16 {
+    let bytes = VenueSession::to_send(client);
+    let at = bytes.len() - (HEADER_LEN + Terminate::LEN);
+    let terminate: &Terminate = Frame::parse(&bytes[at..]).unwrap().view().unwrap();
+    terminate.error.get()
+}
+
+#[test]
+fn venue_whose_numbers_go_back_gets_a_termination_that_says_so() {
+    let mut line = Line::open();
+    line.order();
+    let mut bytes = [0; 100];
+    let mut output = Output::new(&mut bytes);
+    let low = Sequence { uuid: line.server.numbers().0.into(), next_seq: 0.into(), ..Sequence::new_zeroed() };
+    emit(Sequence::KIND, low.as_bytes(), &[], &mut output).unwrap();
+    let error = line.client.receive(1, &mut output.written()).unwrap_err();
+    assert_eq!(error.to_string(), "numbers go up: 1 should come, not 0");
+    assert_eq!(termination(&line.client), TerminateReason::NEXT_NUMBER.0);
+    assert!(!line.client.is_open());
+}
+
+#[test]
+fn termination_of_the_venue_is_answered_before_the_line_ends() {
+    let mut line = Line::open();
+    line.try_say(|server, output| server.terminate(1, TerminateReason::VOLUME_CONTROLS.0, output).unwrap())
+        .unwrap_err();
+    assert_eq!(termination(&line.client), TerminateReason::FINISHED.0);
 }
 
 #[test]
