@@ -13,7 +13,8 @@ pub const SEQ: &str = "Wp-Seq";
 pub const VENUE_SEQ: &str = "Wp-Venue-Seq";
 /// The exchange's time of the last record, and when it was received, ns.
 pub const TIMES: &str = "Wp-Exchange-Receive-Ns";
-/// When the publisher made the batch for the broker, ns since 1970: the same where it is sent again.
+/// When the publisher made the batch for the broker, ns since 1970: the same where it is sent
+/// again.
 pub const PUBLISHED: &str = "Wp-Publish-Ns";
 /// All flags of the records, as their bits.
 pub const FLAGS: &str = "Wp-Flags";

@@ -178,8 +178,8 @@ impl Player {
         }
     }
 
-    /// The application refuses a message: by a field and a reason of the session, or a reason of its
-    /// own.
+    /// The application refuses a message: by a field and a reason of the session, or a reason of
+    /// its own.
     fn refuse(&mut self, rest: &str) {
         let words: Vec<_> = rest.split_whitespace().collect();
         let (now, msg_type, seq) = (self.now(), words[0].as_bytes(), number(words[1]));

@@ -549,8 +549,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
         Ok(self.send()? || is_busy)
     }
 
-    /// A session that ends by a rule has written which: FIX a Logout, iLink 3 a Terminate. It leaves
-    /// before the connection is reset, where the line takes it at once.
+    /// A session that ends by a rule has written which: FIX a Logout, iLink 3 a Terminate. It
+    /// leaves before the connection is reset, where the line takes it at once.
     fn or_last_words(&mut self, result: Result<(), SessionError>) -> Result<(), String> {
         result.map_err(|error| {
             let _ = self.send();

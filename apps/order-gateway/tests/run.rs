@@ -359,7 +359,8 @@ fn quotes_of_a_market_gateway_let_orders_pass_while_their_channel_lives() {
 #[derive(Debug)]
 struct Noted(Ends);
 
-/// The resets of a machine's connections, what was written before them, and whether they are broken.
+/// The resets of a machine's connections, what was written before them, and whether they are
+/// broken.
 #[derive(Clone, Debug, Default)]
 struct Ends {
     resets: Rc<Cell<u32>>,

@@ -32,12 +32,12 @@
 //! come behind it than [`replay_max`](crate::loops::RecoveryConfig::replay_max), the instruments
 //! that follow in the loop are left for the next one, and books heal once the product is less busy.
 //!
-//! *Not read:* the state of the product in the loop, so who joins late knows it from its next change
-//! on; the state that a mass change gives to all instruments of a kind that it does not name, so
-//! that a halt by one is not known; statistics, auction prices, the best prices after trading, requests for quotes
-//! and crosses; trades off the book (TES); the summary of a match but its time, because the
-//! executions of its orders follow and are what prints; the legs and terms of instruments that are
-//! created in the day, and descriptions of more than eight bytes.
+//! *Not read:* the state of the product in the loop, so who joins late knows it from its next
+//! change on; the state that a mass change gives to all instruments of a kind that it does not
+//! name, so that a halt by one is not known; statistics, auction prices, the best prices after
+//! trading, requests for quotes and crosses; trades off the book (TES); the summary of a match but
+//! its time, because the executions of its orders follow and are what prints; the legs and terms of
+//! instruments that are created in the day, and descriptions of more than eight bytes.
 
 mod decode;
 pub mod emit;

@@ -188,8 +188,8 @@ fn price2(wire: U16) -> Price {
     Price::from_cents(wire.get().into())
 }
 
-/// Halted, and suspended on this exchange. Where orders are queued (`A`), or an instrument is quoted
-/// only (`Q`), they are for an auction.
+/// Halted, and suspended on this exchange. Where orders are queued (`A`), or an instrument is
+/// quoted only (`Q`), they are for an auction.
 const fn is_halted(state: u8) -> Option<bool> {
     match state {
         b'H' | b'S' => Some(true),

@@ -219,8 +219,8 @@ layouts! {
     0x31 TradingStatus 18 {
         /// The instrument.
         symbol: Symbol,
-        /// `A` takes orders for later, `H` halted, `Q` quotes only, `T` trades, `S` suspended by the
-        /// exchange.
+        /// `A` takes orders for later, `H` halted, `Q` quotes only, `T` trades, `S` suspended by
+        /// the exchange.
         state: u8,
         /// Short sale price test restriction.
         reg_sho: u8,

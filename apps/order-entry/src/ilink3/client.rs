@@ -377,8 +377,8 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a keep-alive where one is due, a login without an answer once more, and the termination
-    /// that answers the venue's or a broken rule. Call it at
+    /// Sends a keep-alive where one is due, a login without an answer once more, and the
+    /// termination that answers the venue's or a broken rule. Call it at
     /// [`deadline_ns`](Self::deadline_ns), after received bytes were taken.
     ///
     /// # Errors
@@ -422,8 +422,8 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a login without an answer once more, byte for byte: a late answer to the first is one to
-    /// this.
+    /// Sends a login without an answer once more, byte for byte: a late answer to the first is one
+    /// to this.
     fn wait_for_login(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
         if now_ns < self.login_deadline_ns() {
             return Ok(());

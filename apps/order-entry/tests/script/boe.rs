@@ -1,7 +1,7 @@
 //! BOE's ends in scripts, of version 2 (`v2`) or 3 (`v3`).
 //!
-//! `machine client v2 [skip | fail]`: `do connect`, `do received UNIT NUMBER`, `do sent NUMBER`, `do send
-//! TYPE TEXT`, `do fate NUMBER` (an error with the fate), `do logout`, `do disconnected`.
+//! `machine client v2 [skip | fail]`: `do connect`, `do received UNIT NUMBER`, `do sent NUMBER`,
+//! `do send TYPE TEXT`, `do fate NUMBER` (an error with the fate), `do logout`, `do disconnected`.
 //! `machine server v2`: `do connected`, `do accept [UNIT NUMBER]`, `do reject S TEXT`, `do again
 //! TYPE UNIT NUMBER TEXT`, `do complete`, `do send TYPE UNIT TEXT`, `do logout U`.
 

@@ -325,7 +325,8 @@ impl<C: LoopFeed> Recovery<C> {
                 let change = match event {
                     // The live feed may be within an event, which this one would end.
                     Event::EndOfEvent(_) => return,
-                    // Of a book that needs no snapshot it is older than what the live feed has said.
+                    // Of a book that needs no snapshot it is older than what the live feed has
+                    // said.
                     Event::Status(status) => return state = Some(*status),
                     Event::SnapshotEnd(_) => {
                         books.apply(event);
