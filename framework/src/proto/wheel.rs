@@ -82,6 +82,12 @@ impl Wheel {
         deadline.as_nanos().div_ceil(Self::TICK_NS) as u32
     }
 
+    /// The tick that has begun at a time: its low half.
+    #[inline]
+    pub(super) const fn floor_tick_of(at: Instant) -> u32 {
+        (at.as_nanos() >> TICK_SHIFT) as u32
+    }
+
     /// The address of an entry, for a prefetch.
     #[inline(always)]
     pub(super) fn address(&self, entry: u32) -> *const u8 {

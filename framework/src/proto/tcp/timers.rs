@@ -60,7 +60,7 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     /// Sets the timer where only one deadline may have moved earlier.
     #[inline(always)]
     pub(super) fn arm_by(&mut self, at: Instant) {
-        if at != Instant::MAX {
+        if !self.is_set_by(at) && at != Instant::MAX {
             self.wake(at.min(self.now + AHEAD_MAX));
         }
     }
@@ -85,6 +85,15 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
             self.connection.clock.wheel_tick = if tick == NIL { tick - 1 } else { tick };
             self.shared.wheel.set(self.slot, at);
         }
+    }
+
+    /// Whether the wheel surely fires by `at`, as it nearly always does: one subtraction, without
+    /// the rounding and the limit of a deadline that is set. What lies half the ring of ticks or
+    /// more ahead does not count as sure.
+    #[inline(always)]
+    fn is_set_by(&self, at: Instant) -> bool {
+        let set = self.connection.clock.wheel_tick;
+        set != NIL && Wheel::floor_tick_of(at).wrapping_sub(set) as i32 >= 0
     }
 
     /// Takes the connection out of the wheel.
