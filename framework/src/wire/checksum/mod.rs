@@ -248,22 +248,31 @@ fn sum_long(bytes: &[u8], before: u64) -> u64 {
     }
 }
 
-#[inline]
+/// Copies `from` into `to`, and returns its sum. Long messages have a function of their own, so
+/// that short ones do not save its registers.
+#[inline(always)]
 fn copy_bytes(to: &mut [u8], from: &[u8]) -> u64 {
     assert!(to.len() == from.len(), "a copy is as long as what is copied");
     if from.len() >= lanes::LEN_MIN {
-        let ((to_lines, _), (lines, rest)) = (to.as_chunks_mut(), from.as_chunks());
-        if let Some(sum) = lanes::copy(to_lines, lines) {
-            let (to_last, last) = (to.last_chunk_mut::<{ lanes::LINE_LEN }>(), from.last_chunk());
-            if let (Some(to_last), Some(last)) = (to_last, last) {
-                // It overlaps the preceding line.
-                *to_last = *last;
-            }
-            return sum_last(rest.as_chunks().0, from, sum);
-        }
+        return copy_long(to, from);
     }
     to.copy_from_slice(from);
     sum_words(from, 0)
+}
+
+#[inline(never)]
+fn copy_long(to: &mut [u8], from: &[u8]) -> u64 {
+    let ((to_lines, _), (lines, rest)) = (to.as_chunks_mut(), from.as_chunks());
+    let Some(sum) = lanes::copy(to_lines, lines) else {
+        to.copy_from_slice(from);
+        return sum_words(from, 0);
+    };
+    let (to_last, last) = (to.last_chunk_mut::<{ lanes::LINE_LEN }>(), from.last_chunk());
+    if let (Some(to_last), Some(last)) = (to_last, last) {
+        // It overlaps the preceding line.
+        *to_last = *last;
+    }
+    sum_last(rest.as_chunks().0, from, sum)
 }
 
 /// The same word by word, for bytes that follow an existing sum.
