@@ -53,13 +53,19 @@ pub enum Vlans {
 }
 
 impl Vlans {
+    /// Nearly every frame is untagged: then no identifier is read.
     #[inline]
     fn accept(self, tci: Option<u16>) -> bool {
-        let vid = || tci.map_or(0, |tci| tci & 0x0fff);
+        let Some(tci) = tci else { return self.accept_vid(0) };
+        self.accept_vid(tci & 0x0fff)
+    }
+
+    #[inline(always)]
+    fn accept_vid(self, vid: u16) -> bool {
         match self {
             Self::Any => true,
-            Self::Untagged => vid() == 0,
-            Self::Only(wanted) => vid() == wanted,
+            Self::Untagged => vid == 0,
+            Self::Only(wanted) => vid == wanted,
         }
     }
 }
@@ -85,11 +91,10 @@ impl<I, R> Ethernet<I, R> {
         Self { station, host_changes: 0, vlans, ipv4, arp, frames, drops: scope.drops() }
     }
 
-    /// Whether a frame to `dst` is for us. Group frames always are: the tables behind know the
-    /// groups.
+    /// Whether a frame is for us. Group frames always are: the tables behind know the groups.
     #[inline]
-    fn is_for_us(&self, dst: MacAddr) -> bool {
-        dst.is_multicast() || self.station.is_none_or(|station| station == dst)
+    fn is_for_us(&self, header: &EthernetHeader) -> bool {
+        header.dst().is_multicast() || self.station.as_ref().is_none_or(|station| header.is_to(station))
     }
 
     /// Checks the header and removes it where the frame is for us. Returns the EtherType that
@@ -97,7 +102,7 @@ impl<I, R> Ethernet<I, R> {
     #[inline(always)]
     fn check(&self, mbuf: &mut Mbuf) -> Result<EtherType, EthernetDrop> {
         let frame = EthernetFrame::parse(mbuf.bytes())?;
-        if !self.is_for_us(frame.header.dst()) {
+        if !self.is_for_us(frame.header) {
             return Err(EthernetDrop::OtherMac);
         }
         let (ethertype, header_len, inner) = (frame.ethertype, frame.header_len(), frame.tags.inner());
