@@ -525,8 +525,8 @@ fn killed_process_leaves_nothing_behind() {
 }
 
 /// Receives from a queue until `done`, and counts in `ready` how often it has polled before the
-/// first frame. Returns the numbers of the frames.
-fn numbers_received(queue: impl Queue, ready: &AtomicU64, done: &AtomicBool) -> Vec<u64> {
+/// first frame, and in `came` the frames. Returns their numbers.
+fn numbers_received(queue: impl Queue, ready: &AtomicU64, came: &AtomicU64, done: &AtomicBool) -> Vec<u64> {
     let (pool, block) = (pool(1024, 2048), Block::heap());
     let (mut rx, _tx) = queue.open(&pool, &block.scope("q")).unwrap();
     let (mut burst, mut numbers) = (Burst::new(), Vec::new());
@@ -534,7 +534,9 @@ fn numbers_received(queue: impl Queue, ready: &AtomicU64, done: &AtomicBool) -> 
     while !last {
         last = done.load(Ordering::Acquire);
         rx.receive(&mut burst, 32, &pool, Instant::from_nanos(1));
+        let before = numbers.len();
         numbers.extend(burst.drain(..).map(|mbuf| (number(mbuf.bytes()), mbuf.free()).0));
+        came.fetch_add((numbers.len() - before) as u64, Ordering::Release);
         if numbers.is_empty() {
             ready.fetch_add(1, Ordering::Release);
         }
@@ -564,11 +566,11 @@ fn several_queues_have_a_worker_each() {
         let queues = [device.take_queue(0).unwrap(), device.take_queue(1).unwrap()];
         assert!(matches!(device.take_queue(1), Err(DeviceError::QueueTaken { .. })));
         (0..2).for_each(|idx| _ = device.steer(&EXPERIMENT, idx).unwrap());
-        let (ready, done) = (AtomicU64::new(0), AtomicBool::new(false));
+        let (ready, came, done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
         let received: Vec<Vec<u64>> = std::thread::scope(|scope| {
             let workers = queues.map(|queue| {
-                let (ready, done) = (&ready, &done);
-                scope.spawn(move || numbers_received(queue, ready, done))
+                let (ready, came, done) = (&ready, &came, &done);
+                scope.spawn(move || numbers_received(queue, ready, came, done))
             });
             wait_until(|| ready.load(Ordering::Acquire) > 50);
             namespace.run(|| {
@@ -582,11 +584,9 @@ fn several_queues_have_a_worker_each() {
                         tx.post(mbuf, Offload::NONE).unwrap();
                         tx.ring_doorbell(Instant::ZERO);
                     }
-                    wait_until(|| true);
-                    std::thread::sleep(Duration::from_millis(100));
+                    wait_until(|| came.load(Ordering::Acquire) >= 100 * u64::from(idx + 1));
                 }
             });
-            std::thread::sleep(Duration::from_millis(200));
             done.store(true, Ordering::Release);
             workers.into_iter().map(|worker| worker.join().unwrap()).collect()
         });

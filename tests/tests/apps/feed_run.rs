@@ -86,13 +86,28 @@ impl Wire {
         planned(&config, flags)
     }
 
-    /// Runs `plan` and calls `meanwhile` once it receives.
-    fn run(&self, plan: &RunPlan, meanwhile: impl FnOnce() + Send) -> Result<Summary, String> {
-        self.listen(plan, |_| meanwhile()).map(|(summary, _)| summary)
+    /// Runs `plan` until `meanwhile` is over, which gets the number of frames received up to the
+    /// last second.
+    fn run(&self, plan: &RunPlan, meanwhile: impl FnOnce(&AtomicU64) + Send) -> Result<Summary, String> {
+        self.listen(plan, meanwhile).map(|(summary, _)| summary)
     }
 
-    /// The same, with the printed notices. `meanwhile` gets the number of frames received up to the
-    /// last second.
+    /// Runs `plan`, and removes its interface once it receives: the run ends by itself.
+    fn lose(&self, plan: &RunPlan) -> Summary {
+        let (stop, mut looks) = (StopFlag::new(), 0);
+        let summary = self.near.run(|| {
+            feed_handler::run(plan, &stop, |event| match event {
+                Event::Ready(_) => _ = self.near.ip(&["link", "delete", "veth0"]).unwrap(),
+                // The limit is for a loss that is never noticed.
+                Event::Progress(_) if looks == 60 => stop.stop(),
+                Event::Progress(_) => looks += 1,
+                _ => {}
+            })
+        });
+        summary.unwrap()
+    }
+
+    /// The same, with the printed notices.
     fn listen(
         &self,
         plan: &RunPlan,
@@ -301,14 +316,14 @@ fn feature_that_the_file_demands_and_the_firmware_lacks_is_told_and_nothing_star
 #[test]
 fn what_comes_to_our_host_beside_the_feed_is_accounted_for() {
     let Some(wire) = wire("what_comes_to_our_host_beside_the_feed_is_accounted_for") else { return };
-    let beside = || {
+    let beside = |received: &AtomicU64| {
         // The kernel requests us by ARP, then sends to a port of ours, and to a port of a group
         // that no consumer joined.
         let group = settings().lines[0].group.address();
         let socket = wire.far.run(|| UdpSocket::bind((EXCHANGE, 0))).unwrap();
         socket.send_to(b"to us", (Ipv4Addr::new(10, 77, 0, 2), 9)).unwrap();
         socket.send_to(b"to many", (group, 9)).unwrap();
-        thread::sleep(Duration::from_millis(300));
+        wait_for(3, received);
     };
     let summary = wire.run(&wire.plan(OWN, &[]), beside).unwrap();
     let account = summary.packet_account;
@@ -324,7 +339,7 @@ fn pings_and_a_query_that_we_answer_are_accounted_for() {
         println!("SKIPPED pings_and_a_query_that_we_answer_are_accounted_for: no ping (apt-get install iputils-ping)");
         return;
     }
-    let beside = || {
+    let beside = |received: &AtomicU64| {
         let ping = wire.far.command("ping", &["-c", "3", "-i", "0.05", "-W", "2", "10.77.0.2"]).unwrap();
         assert!(ping.status.success(), "{}", String::from_utf8_lossy(&ping.stdout));
         let link = wire.far.run(|| PacketSocket::open("veth1")).unwrap();
@@ -333,6 +348,8 @@ fn pings_and_a_query_that_we_answer_are_accounted_for() {
         let mut damaged = general_query_v1(EXCHANGE);
         *damaged.last_mut().unwrap() ^= 1;
         link.send(&damaged).unwrap();
+        // A question by ARP, three pings, two queries.
+        wait_for(6, received);
     };
     let summary = wire.run(&wire.plan(OWN, &[]), beside).unwrap();
     let account = summary.packet_account;
@@ -345,12 +362,7 @@ fn pings_and_a_query_that_we_answer_are_accounted_for() {
 fn interface_that_goes_is_a_failure_with_a_summary() {
     let Some(wire) = wire("interface_that_goes_is_a_failure_with_a_summary") else { return };
     for port in [OWN, SHARED] {
-        let plan = wire.plan(port, &[]);
-        let remove = || {
-            wire.near.ip(&["link", "delete", "veth0"]).unwrap();
-            thread::sleep(Duration::from_millis(300));
-        };
-        let summary = wire.run(&plan, remove).unwrap();
+        let summary = wire.lose(&wire.plan(port, &[]));
         assert!(summary.accounted, "{:?}", summary.packet_account);
         assert_eq!(summary.failures.len(), 1, "{:?}", summary.failures);
         assert!(summary.failures[0].starts_with("veth0 is gone: "), "{:?}", summary.failures);
@@ -363,7 +375,7 @@ fn interface_that_goes_is_a_failure_with_a_summary() {
 fn switch_is_told_at_the_end_that_groups_are_left() {
     let Some(wire) = wire("switch_is_told_at_the_end_that_groups_are_left") else { return };
     let link = wire.far.run(|| PacketSocket::open("veth1")).unwrap();
-    let summary = wire.run(&wire.plan(OWN, &[]), || ()).unwrap();
+    let summary = wire.run(&wire.plan(OWN, &[]), |_| ()).unwrap();
     assert_eq!(summary.failures, Vec::<String>::new());
     let mut left = Vec::new();
     while let Ok(received) = link.receive(Duration::from_millis(100)) {
@@ -384,9 +396,10 @@ fn silence_has_a_likely_cause() {
     let says = |notices: &[String], what: &str| {
         assert!(notices.iter().any(|notice| notice.contains(what)), "{what:?} is not in {notices:?}");
     };
-    let send = |port| {
+    let send = |port, received: &AtomicU64| {
         let group = settings().lines[0].group.address();
         wire.far.run(|| UdpSocket::bind((EXCHANGE, 0))).unwrap().send_to(b"to many", (group, port)).unwrap();
+        wait_for(1, received);
     };
     wire.near.ip(&["link", "set", "veth0", "down"]).unwrap();
     let (summary, notices) = wire.listen(&wire.plan("igmp = \"off\"\ntimestamps = true\n", &[]), |_| ()).unwrap();
@@ -400,9 +413,9 @@ fn silence_has_a_likely_cause() {
     );
 
     wire.near.ip(&["link", "set", "veth0", "up"]).unwrap();
-    let (_, notices) = wire.listen(&wire.plan(OWN, &[]), |_| send(9)).unwrap();
+    let (_, notices) = wire.listen(&wire.plan(OWN, &[]), |received| send(9, received)).unwrap();
     says(&notices, "nothing came for channel c: 1 datagrams went to ports");
-    let (_, notices) = wire.listen(&wire.plan(OWN, &[]), |_| send(settings().port)).unwrap();
+    let (_, notices) = wire.listen(&wire.plan(OWN, &[]), |received| send(settings().port, received)).unwrap();
     says(&notices, "nothing came for channel c: 1 datagrams to our groups are not whole packets");
 }
 
@@ -425,12 +438,13 @@ fn channels_of_two_formats_are_received_by_one_worker() {
         let header = [&[1, 0, 3, 128, 1, 0, 0, 0, 7, 0, 0, 0, 12, 0, 1, 0][..], &[0; 8], &[seq], &[0; 15]].concat();
         [&header[..], &[10, 0], b"SO", &[1; 8]].concat()
     };
-    let send = |_: &AtomicU64| {
+    let send = |received: &AtomicU64| {
         let socket = wire.far.run(|| UdpSocket::bind((EXCHANGE, 0))).unwrap();
         for seq in 1..=20 {
             socket.send_to(&mold(seq), ("239.9.9.1", port)).unwrap();
             socket.send_to(&tops(seq), ("239.9.9.2", port)).unwrap();
         }
+        wait_for(40, received);
     };
     let (summary, _) = wire.listen(&planned(&config, &[]), send).unwrap();
     assert!(summary.accounted && summary.failures.is_empty(), "{:?}", summary.failures);
@@ -452,7 +466,7 @@ fn run_ends_by_itself_after_its_seconds() {
 fn interface_that_cannot_be_had_is_one_sentence() {
     let Some(wire) = wire("interface_that_cannot_be_had_is_one_sentence") else { return };
     let refused = |port: &str, says: &str| {
-        let sentence = wire.run(&wire.plan(port, &[]), || ()).err().unwrap();
+        let sentence = wire.run(&wire.plan(port, &[]), |_| ()).err().unwrap();
         assert!(sentence.contains(says) && !sentence.contains('\n'), "{says:?} is not in {sentence:?}");
     };
     refused(&format!("copying = \"zero-copy\"\n{OWN}"), "cannot receive without a copy");

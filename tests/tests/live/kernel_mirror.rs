@@ -18,7 +18,7 @@ use wirepath_tests::netns::Namespace;
 /// Set for the process that a test starts without CAP_NET_ADMIN.
 const UNPRIVILEGED: &str = "WIREPATH_MIRROR_UNPRIVILEGED";
 /// Longer than any scene needs on a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(40);
 
 #[test]
 fn interface_arrives_with_addresses_routes_and_neighbors() {

@@ -28,7 +28,7 @@ const PORT: u16 = 9_000;
 const EXCHANGE: u16 = 4_000;
 const SESSION: u16 = 5_000;
 /// Long enough for a machine with two busy cores.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// `near` with `veth0`, where we are, and `far` with `veth1` and 10.9.0.2, where the kernel is.
 /// Prints the reason where they cannot be made.

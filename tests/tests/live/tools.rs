@@ -49,6 +49,13 @@ fn sent_by_kernel(wire: &Wire) -> usize {
     values.nth(place).unwrap().parse().unwrap()
 }
 
+/// Whether nothing waits in the far kernel's socket of a port, to which all has been sent.
+fn is_drained(wire: &Wire, port: u16) -> bool {
+    let table = wire.far.run(|| std::fs::read_to_string("/proc/thread-self/net/udp")).unwrap();
+    let line = table.lines().find(|line| line.contains(&format!(":{port:04X} "))).unwrap();
+    line.split_whitespace().nth(4).unwrap().ends_with(":00000000")
+}
+
 /// The number after some words in a program's output.
 fn number_after(said: &str, words: &str) -> usize {
     let rest = said.split(words).nth(1).unwrap_or_else(|| panic!("no {words} in: {said}"));
@@ -152,7 +159,7 @@ fn sockperf_receives_what_we_send() {
         bytes
     };
     send(&live, (1..=COUNT as u64).map(datagram));
-    std::thread::sleep(Duration::from_millis(300));
+    wait_until("sockperf has read all", || is_drained(&wire, 7_001) && sockperf.receives());
     let said = sockperf.interrupt();
     assert_eq!(number_after(&said, "Total"), COUNT, "{said}");
     live.stop();

@@ -13,7 +13,7 @@ use super::common::{Buyer, SECOND};
 use super::{TestRun, run_of, turn};
 
 const MS: u64 = SECOND / 1_000;
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// So many answers to orders that the journal does not have.
 fn say_unknown(run: &mut TestRun<Buyer>, count: u64, now_ns: u64) {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use wirepath::worker::guard::{GuardError, GuardReport, Guardian, ReportCause, ResetOutcome, Target};
-use wirepath_tests::live::{FAR, NEAR, OURS, THEIRS, TIMEOUT, Wire};
+use wirepath_tests::live::{FAR, NEAR, OURS, THEIRS, TIMEOUT, Wire, wait_until};
 use wirepath_tests::packet::PacketSocket;
 
 /// Long enough for a guardian that fires wrongly to have done so: it looks five times a second.
@@ -389,9 +389,10 @@ fn guardian_that_is_killed_first_is_missed_by_nobody() {
     let Some(mut guarded) = Guarded::start("guardian_that_is_killed_first_is_missed_by_nobody", case) else { return };
     guarded.nothing_is_sent(|guarded| {
         assert!(Command::new("kill").args(["-KILL", &guarded.guardian.to_string()]).status().unwrap().success());
-        std::thread::sleep(Duration::from_millis(100));
-        guarded.tell("guardian?");
-        assert_eq!(guarded.line(), "false");
+        wait_until("the process misses its guardian", || {
+            guarded.tell("guardian?");
+            guarded.line() == "false"
+        });
     });
     // Another can take its place.
     let told = guarded.guard();
