@@ -15,6 +15,8 @@ use market::framing::{Framing, PacketKind};
 use tempfile::tempdir;
 
 const SESSION: [u8; 10] = *b"LIVE      ";
+/// A bound on waiting, for a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Both groups of a day, joined on the loopback interface, and the address of its re-request
 /// server.
@@ -66,12 +68,12 @@ impl Receiver {
             .unwrap()
     }
 
-    /// Receives from both lines until `enough`, or fails after twenty seconds.
+    /// Receives from both lines until `enough`, or fails after a minute.
     fn hear_until(&mut self, enough: impl Fn(&Self) -> bool) {
         let begun = Instant::now();
         let mut buffer = [0; 2048];
         while !enough(self) {
-            assert!(begun.elapsed() < Duration::from_secs(20), "{}: {} messages heard", self.name, self.messages.len());
+            assert!(begun.elapsed() < PATIENCE, "{}: {} messages heard", self.name, self.messages.len());
             let heard = self.lines.iter().find_map(|line| line.recv(&mut buffer).ok());
             match heard {
                 Some(len) => self.take(&buffer[..len]),
@@ -116,7 +118,7 @@ impl Receiver {
         let (begun, mut sent, mut answered) = (Instant::now(), 0, 0);
         self.asker.set_nonblocking(true).unwrap();
         loop {
-            assert!(begun.elapsed() < Duration::from_secs(20), "{}: {answered} of {sent} answered", self.name);
+            assert!(begun.elapsed() < PATIENCE, "{}: {answered} of {sent} answered", self.name);
             for _ in 0..200 {
                 sent += 1;
                 self.asker.send(request).unwrap();

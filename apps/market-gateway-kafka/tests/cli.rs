@@ -16,8 +16,9 @@ fn program_that_is_interrupted_says_why_there_is_no_broker_and_prints_its_counts
     // Nobody listens there.
     program.arg(ring.path()).args(["--servers", "127.0.0.1:1"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = program.spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    // Open to the end: it may say more.
+    let (mut said, mut line) = (BufReader::new(child.stderr.take().unwrap()), String::new());
+    said.read_line(&mut line).unwrap();
     let why = r#"error connecting to broker "127.0.0.1:1": IO Error: Connection refused (os error 111)"#;
     assert_eq!(line, format!("market-gateway-kafka: {why}\n"));
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
@@ -43,8 +44,8 @@ fn ring_that_ends_ends_the_program_when_all_is_acknowledged() {
     let mut program = Command::new(env!("CARGO_BIN_EXE_market-gateway-kafka"));
     program.arg(ring.path()).args(["--servers", &cluster.servers().join(","), "--venue", "xnas"]);
     let mut child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let (mut said, mut line) = (BufReader::new(child.stderr.take().unwrap()), String::new());
+    said.read_line(&mut line).unwrap();
     assert_eq!(line, "market-gateway-kafka: connected\n");
     drop(ring);
     let output = child.wait_with_output().unwrap();

@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     /// One that says how often it was called, and then waits until it is let go.
     struct Stalled {

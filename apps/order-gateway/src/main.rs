@@ -570,7 +570,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const PATIENCE: Duration = Duration::from_secs(60);
     /// The test below runs itself as a process with this, whose standard error is another one.
     const IS_CHILD: &str = "ORDER_GATEWAY_TEST_IS_CHILD";
     const NAME: &str = "tests::thread_that_panics_throws_the_kill_switch_while_nobody_reads_standard_error";

@@ -2,7 +2,7 @@
 //! `tests/tests/live/guard` tests its work.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
-use std::io::{ErrorKind, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
@@ -59,21 +59,26 @@ fn guardian_that_may_not_send_says_so_at_once() {
 #[test]
 fn process_without_a_roster_is_guarded_until_it_ends() {
     let directory = tempfile::tempdir().unwrap();
-    let mut sleeper = Command::new("sleep").arg("0.3").spawn().unwrap();
-    let (pid, start) = (sleeper.id().to_string(), std::time::Instant::now());
-    let output = Command::new(env!("CARGO_BIN_EXE_wirepath"))
+    let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = sleeper.id().to_string();
+    let mut guard = Command::new(env!("CARGO_BIN_EXE_wirepath"))
         .args(["guard", "--dir", directory.path().to_str().unwrap(), &pid])
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let (mut stderr, mut said) = (BufReader::new(guard.stderr.take().unwrap()), String::new());
+    stderr.read_line(&mut said).unwrap();
+    let is_guarded = guard.try_wait().unwrap().is_none();
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    let output = guard.wait_with_output().unwrap();
     if said.contains("CAP_NET_RAW") {
-        sleeper.wait().unwrap();
         return println!("SKIPPED: {said}");
     }
-    assert!(output.status.success() && output.stdout.is_empty(), "{said}");
+    assert!(is_guarded && output.status.success() && output.stdout.is_empty(), "{said}");
     assert!(said.contains(&format!("guarding process {pid}")), "{said}");
-    assert!(start.elapsed() >= std::time::Duration::from_millis(250));
-    sleeper.wait().unwrap();
 }
 
 /// Connects, and sleeps. It has no handler of signals, and no children.

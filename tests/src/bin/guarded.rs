@@ -24,7 +24,7 @@ use wirepath_tests::netns;
 use wirepath_tests::packet::PacketSocket;
 use zerocopy::FromBytes;
 
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(40);
 
 fn main() {
     guard::serve_if_spawned();

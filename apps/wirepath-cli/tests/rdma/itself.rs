@@ -1,10 +1,12 @@
 //! Both ends are ours, over AF_XDP.
 
+use std::path::Path;
 use std::process::Output;
 
-use wirepath_tests::live::{FAR, NEAR, THEIRS, Wire};
+use wirepath::counters::{Reading, Snapshot};
+use wirepath_tests::live::{FAR, NEAR, THEIRS, Wire, wait_until};
 
-use crate::ends::{UNDAMAGED, check, start, wait_for_listener};
+use crate::ends::{UNDAMAGED, check, start, start_under, wait_for_listener};
 
 /// Both ends are ours, agree on an MTU, and one has compared `bytes`; no packet was damaged.
 fn plays_with_itself(wire: &Wire, verb: &str, options: &str, mtu: &str, bytes: u32) {
@@ -114,18 +116,32 @@ fn peer_that_does_not_listen_is_named() {
     assert!(said.contains("start the other end there first, with --serve"), "{said}");
 }
 
+/// Packets that the ends with their counters in a folder have received so far.
+fn packets_received(shm: &Path) -> u64 {
+    let programs = Snapshot::list(shm).map(|list| list.running).unwrap_or_default();
+    let samples = programs.iter().flat_map(|program| &program.samples);
+    let counts = samples.filter(|sample| sample.name.ends_with("packets_rx"));
+    counts.map(|sample| if let Reading::Counter(count) = sample.reading { count } else { 0 }).sum()
+}
+
 /// A peer by RDMA_CM may wait for a message without a timeout: it must hear that we have ended.
 #[test]
 fn end_by_rdma_cm_that_is_stopped_tells_its_peer() {
     let Some(wire) = Wire::new("end_by_rdma_cm_that_is_stopped_tells_its_peer") else { return };
     wire.near.ip(&["addr", "add", "10.9.0.1/24", "dev", NEAR]).unwrap();
     let options = "--cm --count 100000000";
+    let folder = tempfile::tempdir().unwrap();
+    let shm = format!("WIREPATH_SHM={}", folder.path().display());
+    let start = |namespace, arguments: &str| start_under(namespace, &["env", &shm], arguments);
     let server = start(&wire.far, &format!("pingpong --serve --via {FAR} {options}"));
     let ask = || start(&wire.near, &format!("pingpong {THEIRS} --via {NEAR} {options}"));
-    // A listener of RDMA_CM is not to be seen: who asks too early ends at once.
+    // A listener of RDMA_CM is not to be seen: who asks too early ends at once. A connection takes
+    // a few packets.
     let client = (0..100).find_map(|_| {
         let mut client = ask();
-        std::thread::sleep(std::time::Duration::from_secs(1));
+        wait_until("messages come, or the client ends", || {
+            packets_received(folder.path()) > 100 || client.try_wait().unwrap().is_some()
+        });
         client.try_wait().unwrap().is_none().then_some(client)
     });
     let client = client.expect("the other end listens");

@@ -226,7 +226,7 @@ static void datagrams(void) {
     // An error behind the first message is the next call's.
     send(fd, "d", 1, 0), send(fd, "e", 1, 0);
     parts[1].iov_base = (void *)8;
-    usleep(50000);
+    until_all_is_echoed();
     say("recvmmsg", recvmmsg(fd, many, 2, MSG_DONTWAIT, NULL));
     say("its error", recv(fd, bytes, 8, MSG_DONTWAIT));
     say("nothing left", recv(fd, bytes, 8, MSG_DONTWAIT));

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 static const char *peer;
 
@@ -31,6 +32,30 @@ static int ready(int fd, short events, int wait_ms) {
     struct pollfd entry = {fd, events, 0};
     int count = poll(&entry, 1, wait_ms);
     return count <= 0 ? count : entry.revents;
+}
+
+// Waits until a thread, which has said its number, sleeps.
+static void until_it_sleeps(int *id) {
+    char path[64], state = 0;
+    while (state != 'S') {
+        usleep(1000);
+        snprintf(path, sizeof path, "/proc/self/task/%d/stat", __atomic_load_n(id, __ATOMIC_ACQUIRE));
+        FILE *file = fopen(path, "r");
+        if (!file) continue;
+        fscanf(file, "%*d (%*[^)]) %c", &state);
+        fclose(file);
+    }
+}
+
+// Waits until the far end has echoed a datagram behind all that were sent to it.
+static void until_all_is_echoed(void) {
+    struct sockaddr_in echo = at(peer, 7000);
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    char byte;
+    sendto(fd, "x", 1, 0, (struct sockaddr *)&echo, sizeof echo);
+    ready(fd, POLLIN, 20000);
+    recv(fd, &byte, 1, MSG_DONTWAIT);
+    close(fd);
 }
 
 struct part {

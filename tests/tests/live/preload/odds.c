@@ -32,6 +32,7 @@ static void *feed(void *unused) {
         sendto(other, "here", 4, 0, (void *)&here, sizeof here);
         usleep(100000);
         sendto(receiver, "wire", 4, 0, (void *)&echo, sizeof echo);
+        until_all_is_echoed();
     }
     close(other);
     return NULL;
@@ -124,7 +125,7 @@ static void sets(void) {
     close(fd);
 }
 
-static int waited_on;
+static int waited_on, waiter;
 static void handle(int signal) {}
 
 // On the kernel by the signal, under the library before it (EBADF): Java takes both for a close.
@@ -134,12 +135,14 @@ static void ended(const char *what, long result) {
 
 static void *reads(void *unused) {
     char byte;
+    __atomic_store_n(&waiter, gettid(), __ATOMIC_RELEASE);
     ended("read", read(waited_on, &byte, 1));
     say("read again", read(waited_on, &byte, 1));
     return NULL;
 }
 
 static void *accepts(void *unused) {
+    __atomic_store_n(&waiter, gettid(), __ATOMIC_RELEASE);
     ended("accept", accept(waited_on, NULL, NULL));
     return NULL;
 }
@@ -150,9 +153,9 @@ static void replace(void *(*waits)(void *), int fd) {
     pthread_t thread;
     socketpair(AF_UNIX, SOCK_STREAM, 0, ends);
     close(ends[1]);
-    waited_on = fd;
+    waited_on = fd, waiter = 0;
     pthread_create(&thread, NULL, waits, NULL);
-    usleep(200000);
+    until_it_sleeps(&waiter);
     int taken = dup2(ends[0], fd);
     usleep(50000);
     pthread_kill(thread, SIGUSR1);

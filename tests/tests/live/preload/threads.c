@@ -105,10 +105,11 @@ static void one_poll(void) {
     end();
 }
 
-static int late, set_of_late;
+static int late, set_of_late, waiter;
 
 static void *waits_for_late(void *unused) {
     struct epoll_event got;
+    __atomic_store_n(&waiter, gettid(), __ATOMIC_RELEASE);
     return (void *)(long)epoll_wait(set_of_late, &got, 1, 20000);
 }
 
@@ -120,17 +121,13 @@ static void *makes_late(void *unused) {
     return NULL;
 }
 
-static void until_it_sleeps(void) {
-    usleep(200000);
-}
-
 // A socket of another thread enters a set that a thread sleeps on.
 static void late_member(void) {
     pthread_t waits, makes;
     void *woken;
     set_of_late = epoll_create1(0);
     pthread_create(&waits, NULL, waits_for_late, NULL);
-    until_it_sleeps();
+    until_it_sleeps(&waiter);
     pthread_create(&makes, NULL, makes_late, NULL);
     pthread_join(makes, NULL), pthread_join(waits, &woken);
     say("woken", (long)woken);

@@ -194,18 +194,6 @@ static void *exclusive(void *number) {
     return NULL;
 }
 
-static void until_it_sleeps(int *id) {
-    char path[64], state = 0;
-    while (state != 'S') {
-        usleep(1000);
-        snprintf(path, sizeof path, "/proc/self/task/%d/stat", __atomic_load_n(id, __ATOMIC_ACQUIRE));
-        FILE *file = fopen(path, "r");
-        if (!file) continue;
-        fscanf(file, "%*d (%*[^)]) %c", &state);
-        fclose(file);
-    }
-}
-
 static void exclusives(void) {
     pthread_t threads[THREADS];
     int count = 0;

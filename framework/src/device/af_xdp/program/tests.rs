@@ -178,7 +178,7 @@ impl Rig {
     fn receive(&mut self) -> Option<(RxInfo, Vec<u8>)> {
         let start = std::time::Instant::now();
         let mut burst = Burst::new();
-        while burst.is_empty() && start.elapsed().as_secs() < 5 {
+        while burst.is_empty() && start.elapsed().as_secs() < 40 {
             self.rx.receive(&mut burst, 1, &self.pool, Instant::from_nanos(1));
             std::thread::yield_now();
         }
