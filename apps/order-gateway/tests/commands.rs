@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
 mod common;
+#[path = "commands/demo.rs"]
+mod demo;
 #[path = "commands/end.rs"]
 mod end;
 #[path = "commands/said.rs"]

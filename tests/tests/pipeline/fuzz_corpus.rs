@@ -10,7 +10,7 @@ use wirepath_tests::mutate::{Random, mutate};
 /// Mutations of a target, and the time after which a slow one is content with fewer: a debug build
 /// on a slow machine stays below a minute for all of them together.
 const MUTATIONS: usize = 3_000;
-const TIME_MAX: Duration = Duration::from_millis(1_500);
+const TIME_MAX: Duration = Duration::from_millis(500);
 
 /// Checks every target, and reports all that failed.
 fn check_all(check: impl Fn(usize, &Target) -> Result<(), String>) {

@@ -22,7 +22,7 @@ use wirepath_tests::live::{NEAR, OURS, Program, THEIRS, Wire, wait_until};
 use wirepath_tests::netns::Namespace;
 
 /// The number of scripts in a run, where the environment does not set it.
-const SCRIPTS: u64 = 30;
+const SCRIPTS: u64 = 12;
 /// Steps of a script.
 const STEPS: usize = 100;
 /// Sockets and sets that a script has at a time.
@@ -35,7 +35,7 @@ const GROUPS: usize = 3;
 const FIRST_GROUP: u32 = 0xefc8_0101;
 /// How long the two sides may take to become alike, and the peer's act to be seen. A script whose
 /// sides are alike never waits as long.
-const ALIKE: Duration = Duration::from_secs(3);
+const ALIKE: Duration = Duration::from_secs(20);
 const SEEN: Duration = Duration::from_millis(100);
 
 /// A line to the player (see `player.c`).

@@ -1,16 +1,12 @@
 //! MDP 3.0 with losses on both lines, which snapshots heal: exchange-sim publishes its book over a
 //! veth, the handler polls the other end, and its recovery thread joins the loops by kernel
 //! sockets, at the exchange's own end. In the end the books are the exchange's.
-#![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
-
-mod common;
 
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
-use common::network::{EXCHANGE, PORT, is_inside};
 use exchange_sim::{
     Interface, LineSettings, Mdp3Counts, Mdp3Groups, Publication, Published, SendSockets, Settings, publish,
 };
@@ -22,6 +18,8 @@ use market::Price;
 use market::truth::{Group, PriceLevel};
 use tempfile::tempdir;
 use wirepath::worker::StopFlag;
+
+use crate::common::network::{EXCHANGE, PORT, is_inside};
 
 fn settings(loss: &str) -> Settings {
     let mdp3 = Some(Mdp3Groups::default());
@@ -122,7 +120,7 @@ fn check((published, summary, notices): &(Published, Summary, Vec<String>)) {
 
 #[test]
 fn packets_lost_on_both_lines_are_healed_book_by_book() {
-    if !is_inside("packets_lost_on_both_lines_are_healed_book_by_book") {
+    if !is_inside("mdp3::packets_lost_on_both_lines_are_healed_book_by_book") {
         return;
     }
     let outcome = play(&settings("5%"), "one", None);
@@ -135,7 +133,7 @@ fn packets_lost_on_both_lines_are_healed_book_by_book() {
 
 #[test]
 fn handler_that_joins_in_mid_session_has_the_books_by_the_loops() {
-    if !is_inside("handler_that_joins_in_mid_session_has_the_books_by_the_loops") {
+    if !is_inside("mdp3::handler_that_joins_in_mid_session_has_the_books_by_the_loops") {
         return;
     }
     // Five quiet seconds before the open, and half a second of it.

@@ -1,5 +1,5 @@
-//! The demo of `make trade`, as a user without privileges has it: both programs on loopback.
-#![allow(clippy::unwrap_used, reason = "a panic is the report")]
+//! The demo of `make trade`, as a user without privileges has it: both programs on loopback. It is
+//! here because it waits for the quiet seconds of a day, as others of these tests wait.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -1,9 +1,6 @@
 //! Losses on both lines that servers heal: exchange-sim publishes over a veth, the handler polls
 //! the other end, and its recovery thread speaks with the servers over kernel sockets. In the end
 //! the books are the exchange's, and every message was counted.
-#![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
-
-mod common;
 
 use std::net::SocketAddrV4;
 use std::sync::mpsc;
@@ -11,7 +8,6 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
-use common::network::{EXCHANGE, PORT, is_inside};
 use exchange_sim::{
     GlimpseSettings, Interface, LineSettings, Publication, Published, RerequestSettings, SendSockets, Settings, publish,
 };
@@ -23,6 +19,8 @@ use market::truth::Truth;
 use order_entry::soupbin::Credentials;
 use tempfile::tempdir;
 use wirepath::worker::StopFlag;
+
+use crate::common::network::{EXCHANGE, PORT, is_inside};
 
 const REREQUEST: &str = "127.0.0.1:26478";
 const GLIMPSE: &str = "127.0.0.1:26479";
@@ -125,7 +123,7 @@ fn tops_received(summary: &Summary) -> Vec<(String, String, String)> {
 
 #[test]
 fn messages_lost_on_both_lines_are_requested_again_and_none_is_missing() {
-    if !is_inside("messages_lost_on_both_lines_are_requested_again_and_none_is_missing") {
+    if !is_inside("itch50::messages_lost_on_both_lines_are_requested_again_and_none_is_missing") {
         return;
     }
     let servers = format!("[channels.rerequest]\nserver = \"{REREQUEST}\"\nattempts = 50\ntimeout_ms = 100\n");
@@ -141,7 +139,7 @@ fn messages_lost_on_both_lines_are_requested_again_and_none_is_missing() {
 
 #[test]
 fn snapshot_heals_the_books_when_nothing_is_sent_again() {
-    if !is_inside("snapshot_heals_the_books_when_nothing_is_sent_again") {
+    if !is_inside("itch50::snapshot_heals_the_books_when_nothing_is_sent_again") {
         return;
     }
     let servers = format!(
@@ -160,7 +158,7 @@ fn snapshot_heals_the_books_when_nothing_is_sent_again() {
 
 #[test]
 fn handler_that_joins_in_mid_session_has_the_books_by_a_snapshot() {
-    if !is_inside("handler_that_joins_in_mid_session_has_the_books_by_a_snapshot") {
+    if !is_inside("itch50::handler_that_joins_in_mid_session_has_the_books_by_a_snapshot") {
         return;
     }
     let servers = format!(

@@ -1,8 +1,5 @@
 //! Losses on both lines of Cboe's and IEX's feeds that their servers heal, over a veth and kernel
 //! sockets, against servers of these tests. In the end the books are the venue's.
-#![allow(clippy::unwrap_used, reason = "a panic is the report of a test")]
-
-mod common;
 
 use std::net::{TcpListener, UdpSocket};
 use std::sync::mpsc;
@@ -10,9 +7,6 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
-use common::made::deep_message;
-use common::network::{PORT, is_inside};
-use common::venue::{GAP_GROUP, LINES, Venue, iex_packet, memx_packet, unit_packet};
 use feed_handler::Event;
 use feed_handler::args::{Cli, Command};
 use feed_handler::report::{RecoverySummary, Summary};
@@ -26,6 +20,10 @@ use market::{BookIdx, Books, Capacity, Decoder, LevelBooks, MessageCounts, Order
 use tempfile::tempdir;
 use wirepath::worker::StopFlag;
 use zerocopy::IntoBytes;
+
+use crate::common::made::deep_message;
+use crate::common::network::{PORT, is_inside};
+use crate::common::venue::{GAP_GROUP, LINES, Venue, iex_packet, memx_packet, unit_packet};
 
 const MESSAGES: u64 = 2_000;
 const CAPACITY: Capacity = Capacity { books: 64, orders: 4_096, levels: 4_096 };
@@ -152,7 +150,7 @@ fn recovery(summary: &Summary) -> &RecoverySummary {
 
 #[test]
 fn gap_responses_of_cboe_bring_what_both_lines_lost_but_for_a_refused_request() {
-    if !is_inside("gap_responses_of_cboe_bring_what_both_lines_lost_but_for_a_refused_request") {
+    if !is_inside("formats::gap_responses_of_cboe_bring_what_both_lines_lost_but_for_a_refused_request") {
         return;
     }
     let venue = Venue::new(pitch_messages());
@@ -178,7 +176,7 @@ fn proxy(listener: &TcpListener) -> String {
 
 #[test]
 fn forged_gap_responses_of_cboe_change_no_book() {
-    if !is_inside("forged_gap_responses_of_cboe_change_no_book") {
+    if !is_inside("formats::forged_gap_responses_of_cboe_change_no_book") {
         return;
     }
     let venue = Venue::new(pitch_messages());
@@ -195,7 +193,7 @@ fn forged_gap_responses_of_cboe_change_no_book() {
 
 #[test]
 fn spins_of_cboe_heal_the_books_when_nothing_is_sent_again() {
-    if !is_inside("spins_of_cboe_heal_the_books_when_nothing_is_sent_again") {
+    if !is_inside("formats::spins_of_cboe_heal_the_books_when_nothing_is_sent_again") {
         return;
     }
     let venue = Venue::new(pitch_messages());
@@ -212,7 +210,7 @@ fn spins_of_cboe_heal_the_books_when_nothing_is_sent_again() {
 
 #[test]
 fn gap_fill_of_iex_brings_what_both_lines_lost() {
-    if !is_inside("gap_fill_of_iex_brings_what_both_lines_lost") {
+    if !is_inside("formats::gap_fill_of_iex_brings_what_both_lines_lost") {
         return;
     }
     let venue = Venue::new(deep_messages());
@@ -266,7 +264,7 @@ fn memx_messages() -> Vec<Vec<u8>> {
 
 #[test]
 fn replays_of_memx_bring_what_both_lines_lost_though_one_is_refused_and_one_cut() {
-    if !is_inside("replays_of_memx_bring_what_both_lines_lost_though_one_is_refused_and_one_cut") {
+    if !is_inside("formats::replays_of_memx_bring_what_both_lines_lost_though_one_is_refused_and_one_cut") {
         return;
     }
     let venue = Venue::new(memx_messages());
