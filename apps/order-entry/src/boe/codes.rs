@@ -80,6 +80,22 @@ codes! {
 }
 
 codes! {
+    /// What became of a request to end a lock-out (version 3).
+    RiskResetResult: u8;
+    IGNORED = b' ' "ignored",
+    SUCCESS = b'Y' "lock-out ended",
+    GROUP_RESET = b'D' "lock-out of the group ended",
+    FIRM_LIMIT = b'F' "too many resets of the firm",
+    GROUP_LIMIT = b'C' "too many resets of the group",
+    PRODUCT_LIMIT = b'S' "too many resets of the product",
+    EMPTY = b'E' "names no lock-out",
+    DATA_CENTER = b'I' "incorrect data center",
+    PRODUCT = b'U' "invalid product",
+    CLEARING_FIRM = b'c' "invalid clearing firm",
+    DURING_REPLAY = b'y' "received during replay",
+}
+
+codes! {
     /// Buy, or which kind of sale.
     Side: u8;
     BUY = b'1' "buy",

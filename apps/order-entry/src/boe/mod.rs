@@ -40,7 +40,9 @@ mod version;
 
 pub use client::Client;
 pub use client_event::{ClientConfig, ClientEvent};
-pub use codes::{Capacity, LoginStatus, LogoutReason, OrderType, ReasonCode, RestatementReason, Side, TimeInForce};
+pub use codes::{
+    Capacity, LoginStatus, LogoutReason, OrderType, ReasonCode, RestatementReason, RiskResetResult, Side, TimeInForce,
+};
 pub use error::BoeError;
 pub use login::{Credentials, LoginAnswer, LoginRequest, UnitSequence, UnitSequences, UnspecifiedUnits};
 pub use orders::{Boe2Client, Boe3Client, BoeClientError, BoeFirm, BoeOrderClient, OrderWords, SelfMatchRule};

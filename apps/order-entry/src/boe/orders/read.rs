@@ -78,7 +78,10 @@ pub(super) fn read_v3(message: &Message<'_>) -> Result<Said, BoeError> {
         Outbound::MassCancelRejected(it) => refused(&it.mass_cancel_id, it.reason.0),
         // A trade at settlement has shares when it trades; its price, which comes here, is known to
         // whoever clears it.
-        Outbound::TasRestatement(_) | Outbound::PurgeAcknowledgment(_) | Outbound::PurgeRejected(_) => None,
+        Outbound::TasRestatement(_)
+        | Outbound::PurgeAcknowledgment(_)
+        | Outbound::PurgeRejected(_)
+        | Outbound::ResetRiskAcknowledgment(_) => None,
     })
 }
 

@@ -17,6 +17,6 @@ pub use inbound::{
 };
 pub use outbound::{
     CancelRejected, MassCancelAcknowledgment, MassCancelRejected, ModifyRejected, OrderAcknowledgment, OrderCancelled,
-    OrderExecution, OrderModified, OrderRejected, Outbound, PurgeAcknowledgment, PurgeRejected, TasRestatement,
-    TradeCancelOrCorrect,
+    OrderExecution, OrderModified, OrderRejected, Outbound, PurgeAcknowledgment, PurgeRejected,
+    ResetRiskAcknowledgment, TasRestatement, TradeCancelOrCorrect,
 };

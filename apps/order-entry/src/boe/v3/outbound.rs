@@ -6,7 +6,7 @@ use zerocopy::little_endian::{I64, U32, U64};
 use super::PreventMatch;
 use super::set::message_set;
 use crate::Text;
-use crate::boe::{Capacity, OrderType, ReasonCode, Side, TimeInForce};
+use crate::boe::{Capacity, OrderType, ReasonCode, RiskResetResult, Side, TimeInForce};
 use crate::codec::layouts;
 
 layouts! {
@@ -325,6 +325,16 @@ layouts! {
         /// Links the parts of a spread.
         secondary_exec_id: U64,
     }
+
+    /// The answer to a request to end a lock-out.
+    1522 ResetRiskAcknowledgment 37 {
+        /// The request.
+        risk_status_id: Text<16>,
+        /// What became of it.
+        result: RiskResetResult,
+        /// When it came.
+        received_ns: U64,
+    }
 }
 
 message_set! {
@@ -332,4 +342,5 @@ message_set! {
     Outbound;
     OrderAcknowledgment OrderRejected OrderModified ModifyRejected OrderExecution OrderCancelled CancelRejected
     MassCancelAcknowledgment MassCancelRejected PurgeAcknowledgment PurgeRejected TradeCancelOrCorrect TasRestatement
+    ResetRiskAcknowledgment
 }

@@ -33,6 +33,15 @@ fn fields_of_a_later_revision_are_passed_on() {
 }
 
 #[test]
+fn request_to_end_a_lock_out_is_answered_by_name() {
+    let body = [&b"RISK1"[..], &[0; 11], b"F", &7_u64.to_le_bytes()].concat();
+    let Outbound::ResetRiskAcknowledgment(answer) = Outbound::parse(1522, &body).unwrap().0 else { panic!() };
+    assert_eq!((answer.risk_status_id.trimmed(), answer.received_ns.get()), (&b"RISK1"[..], 7));
+    assert_eq!(answer.result.to_string(), "too many resets of the firm");
+    assert_eq!(body.len() + 12, ResetRiskAcknowledgment::LEN);
+}
+
+#[test]
 fn types_of_quotes_and_options_are_unknown() {
     for kind in [1006, 1009, 1010, 1011, 1515, 1523] {
         assert_eq!(Inbound::parse(kind, &[0; 300]), Err(BoeError::Unknown { kind }));
