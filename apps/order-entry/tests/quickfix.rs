@@ -8,6 +8,8 @@
 #[path = "quickfix/driver.rs"]
 mod driver;
 
+use std::thread;
+
 use order_entry::fix::codec::Writer;
 use order_entry::fix::session::{MessageStore, Role, Schedule, SessionConfig, Version};
 
@@ -21,7 +23,19 @@ fn with_quickfix(test: &str, run: impl FnOnce()) {
     }
 }
 
-/// Both sides logged on; we are the initiator.
+/// Runs a test in both roles at once, so that the second costs no time.
+fn in_both_roles(test: &str, run: impl Fn(SessionConfig) + Sync) {
+    with_quickfix(test, || {
+        thread::scope(|scope| {
+            for role in [Role::Initiator, Role::Acceptor] {
+                let run = &run;
+                scope.spawn(move || run(SessionConfig { role, ..config() }));
+            }
+        });
+    });
+}
+
+/// Both sides logged on.
 fn logged_on(config: SessionConfig, settings: &[&str]) -> (Driver, Peer) {
     let mut driver = Driver::new(config);
     let mut peer = Peer::start(&mut driver, settings);
@@ -49,8 +63,8 @@ fn all_versions_log_on_talk_and_log_out_in_both_roles() {
 
 #[test]
 fn peer_logs_out_and_is_answered() {
-    with_quickfix("peer_logs_out_and_is_answered", || {
-        let (mut driver, mut peer) = logged_on(config(), &[]);
+    in_both_roles("peer_logs_out_and_is_answered", |config| {
+        let (mut driver, mut peer) = logged_on(config, &[]);
         peer.tell("logout");
         driver.wait("the end", |driver| driver.ends == ["the peer logged out"]);
         driver.wait_for_line(&mut peer, &["in ", "|35=5|"]);
@@ -59,51 +73,47 @@ fn peer_logs_out_and_is_answered() {
 
 #[test]
 fn what_we_missed_is_requested_once_and_comes_in_order() {
-    with_quickfix("what_we_missed_is_requested_once_and_comes_in_order", || {
-        for role in [Role::Initiator, Role::Acceptor] {
-            let (mut driver, mut peer) = logged_on(SessionConfig { role, ..config() }, &[]);
-            driver.hang_up();
-            driver.wait_for_line(&mut peer, &["logout"]);
-            for text in ["one", "two", "three"] {
-                peer.tell(&format!("send B 148={text}"));
-                driver.wait_for_line(&mut peer, &["out ", &format!("|148={text}|")]);
-            }
-            driver.log_on(&mut peer);
-            driver.wait("the resend", |driver| driver.texts() == ["one", "two", "three"]);
-            peer.tell("send B 148=four");
-            driver.wait("the next", |driver| driver.texts().len() == 4);
-            assert_eq!(driver.session.counts().resends_requested, 1);
-            assert_eq!(driver.again, 3);
+    in_both_roles("what_we_missed_is_requested_once_and_comes_in_order", |config| {
+        let (mut driver, mut peer) = logged_on(config, &[]);
+        driver.hang_up();
+        driver.wait_for_line(&mut peer, &["logout"]);
+        for text in ["one", "two", "three"] {
+            peer.tell(&format!("send B 148={text}"));
+            driver.wait_for_line(&mut peer, &["out ", &format!("|148={text}|")]);
         }
+        driver.log_on(&mut peer);
+        driver.wait("the resend", |driver| driver.texts() == ["one", "two", "three"]);
+        peer.tell("send B 148=four");
+        driver.wait("the next", |driver| driver.texts().len() == 4);
+        assert_eq!(driver.session.counts().resends_requested, 1);
+        assert_eq!(driver.again, 3);
     });
 }
 
 #[test]
 fn what_the_peer_missed_is_resent_but_orders_are_filled() {
-    with_quickfix("what_the_peer_missed_is_resent_but_orders_are_filled", || {
-        for role in [Role::Initiator, Role::Acceptor] {
-            let (mut driver, mut peer) = logged_on(SessionConfig { role, ..config() }, &[]);
-            driver.lose_output();
-            for (msg_type, text) in [("B", "one"), ("D", "order"), ("F", "cancel"), ("B", "two")] {
-                driver.send(msg_type, text);
-            }
-            driver.hang_up();
-            driver.wait_for_line(&mut peer, &["logout"]);
-            driver.log_on(&mut peer);
-            driver.wait_for_line(&mut peer, &["in ", "|35=B|34=2|43=Y|", "|148=one|"]);
-            driver.wait_for_line(&mut peer, &["in ", "|35=4|34=3|", "|36=5|", "|123=Y|"]);
-            driver.wait_for_line(&mut peer, &["in ", "|35=B|34=5|43=Y|", "|148=two|"]);
-            assert_eq!(driver.not_resent, [3, 4]);
-            driver.send("B", "three");
-            driver.wait_for_line(&mut peer, &["in ", "|148=three|"]);
+    in_both_roles("what_the_peer_missed_is_resent_but_orders_are_filled", |config| {
+        let (mut driver, mut peer) = logged_on(config, &[]);
+        driver.lose_output();
+        for (msg_type, text) in [("B", "one"), ("D", "order"), ("F", "cancel"), ("B", "two")] {
+            driver.send(msg_type, text);
         }
+        driver.hang_up();
+        driver.wait_for_line(&mut peer, &["logout"]);
+        driver.log_on(&mut peer);
+        driver.wait_for_line(&mut peer, &["in ", "|35=B|34=2|43=Y|", "|148=one|"]);
+        driver.wait_for_line(&mut peer, &["in ", "|35=4|34=3|", "|36=5|", "|123=Y|"]);
+        driver.wait_for_line(&mut peer, &["in ", "|35=B|34=5|43=Y|", "|148=two|"]);
+        assert_eq!(driver.not_resent, [3, 4]);
+        driver.send("B", "three");
+        driver.wait_for_line(&mut peer, &["in ", "|148=three|"]);
     });
 }
 
 #[test]
 fn both_sides_miss_messages_and_both_recover() {
-    with_quickfix("both_sides_miss_messages_and_both_recover", || {
-        let (mut driver, mut peer) = logged_on(config(), &[]);
+    in_both_roles("both_sides_miss_messages_and_both_recover", |config| {
+        let (mut driver, mut peer) = logged_on(config, &[]);
         driver.lose_output();
         driver.send("B", "ours");
         driver.hang_up();
@@ -122,8 +132,8 @@ fn both_sides_miss_messages_and_both_recover() {
 
 #[test]
 fn duplicates_of_the_peer_are_left_out() {
-    with_quickfix("duplicates_of_the_peer_are_left_out", || {
-        let (mut driver, mut peer) = logged_on(config(), &[]);
+    in_both_roles("duplicates_of_the_peer_are_left_out", |config| {
+        let (mut driver, mut peer) = logged_on(config, &[]);
         for text in ["one", "two"] {
             peer.tell(&format!("send B 148={text}"));
         }
@@ -136,8 +146,8 @@ fn duplicates_of_the_peer_are_left_out() {
 
 #[test]
 fn possible_duplicate_without_its_first_time_is_rejected_by_the_peer() {
-    with_quickfix("possible_duplicate_without_its_first_time_is_rejected_by_the_peer", || {
-        let (mut driver, _peer) = logged_on(config(), &[]);
+    in_both_roles("possible_duplicate_without_its_first_time_is_rejected_by_the_peer", |config| {
+        let (mut driver, _peer) = logged_on(config, &[]);
         driver.send("B", "one");
         driver.inject(|out: &mut Writer<'_>, time| {
             out.field(35, b"B").number(34, 2).field(43, b"Y").field(49, b"US").field(52, time).field(56, b"THEM");
@@ -149,8 +159,8 @@ fn possible_duplicate_without_its_first_time_is_rejected_by_the_peer() {
 
 #[test]
 fn reset_of_the_peers_numbers_is_followed() {
-    with_quickfix("reset_of_the_peers_numbers_is_followed", || {
-        let (mut driver, mut peer) = logged_on(config(), &[]);
+    in_both_roles("reset_of_the_peers_numbers_is_followed", |config| {
+        let (mut driver, mut peer) = logged_on(config, &[]);
         peer.tell("send 4 36=20|123=N");
         driver.wait_for_line(&mut peer, &["out ", "|35=4|"]);
         peer.tell("next_out 20");
@@ -194,8 +204,8 @@ fn reset_by_the_peers_logon_is_answered() {
 
 #[test]
 fn heartbeats_and_questions_are_answered_by_both() {
-    with_quickfix("heartbeats_and_questions_are_answered_by_both", || {
-        let config = SessionConfig { heartbeat_s: 2, ..config() };
+    in_both_roles("heartbeats_and_questions_are_answered_by_both", |config| {
+        let config = SessionConfig { heartbeat_s: 2, ..config };
         let (mut driver, mut peer) = logged_on(config, &[]);
         driver.wait_for_line(&mut peer, &["in ", "|35=0|"]);
         driver.wait_for_line(&mut peer, &["out ", "|35=0|"]);
@@ -215,8 +225,8 @@ fn heartbeats_and_questions_are_answered_by_both() {
 
 #[test]
 fn peer_that_says_nothing_more_is_dead() {
-    with_quickfix("peer_that_says_nothing_more_is_dead", || {
-        let (mut driver, mut peer) = logged_on(SessionConfig { heartbeat_s: 1, ..config() }, &[]);
+    in_both_roles("peer_that_says_nothing_more_is_dead", |config| {
+        let (mut driver, mut peer) = logged_on(SessionConfig { heartbeat_s: 1, ..config }, &[]);
         peer.pause();
         driver.wait("the end", |driver| driver.ends == ["nothing from the peer for 2.4 heartbeat intervals"]);
         peer.go_on();
@@ -225,8 +235,8 @@ fn peer_that_says_nothing_more_is_dead() {
 
 #[test]
 fn rejects_reach_the_peer_and_the_session_goes_on() {
-    with_quickfix("rejects_reach_the_peer_and_the_session_goes_on", || {
-        let config = SessionConfig { supported_types: vec!["B".into()], ..config() };
+    in_both_roles("rejects_reach_the_peer_and_the_session_goes_on", |config| {
+        let config = SessionConfig { supported_types: vec!["B".into()], ..config };
         let (mut driver, mut peer) = logged_on(config, &[]);
         peer.tell("send ZZ 58=text");
         driver.wait_for_line(&mut peer, &["in ", "|35=3|", "|373=11|"]);
@@ -241,8 +251,8 @@ fn rejects_reach_the_peer_and_the_session_goes_on() {
 
 #[test]
 fn number_of_ours_that_is_too_low_ends_the_session() {
-    with_quickfix("number_of_ours_that_is_too_low_ends_the_session", || {
-        let (mut driver, mut peer) = logged_on(config(), &[]);
+    in_both_roles("number_of_ours_that_is_too_low_ends_the_session", |config| {
+        let (mut driver, mut peer) = logged_on(config, &[]);
         driver.hang_up();
         driver.wait_for_line(&mut peer, &["logout"]);
         driver.forget();
@@ -253,8 +263,8 @@ fn number_of_ours_that_is_too_low_ends_the_session() {
 
 #[test]
 fn number_of_the_peer_that_is_too_low_ends_the_session() {
-    with_quickfix("number_of_the_peer_that_is_too_low_ends_the_session", || {
-        let (mut driver, mut peer) = logged_on(config(), &[]);
+    in_both_roles("number_of_the_peer_that_is_too_low_ends_the_session", |config| {
+        let (mut driver, mut peer) = logged_on(config, &[]);
         peer.tell("send B 148=one");
         driver.wait("one", |driver| driver.texts().len() == 1);
         peer.tell("next_out 1");
