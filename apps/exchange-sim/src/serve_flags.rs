@@ -69,7 +69,7 @@ pub(crate) struct ServeFlags {
     #[arg(long, value_name = "MESSAGES", value_parser = parse_positive)]
     pub(crate) flow: Option<u64>,
     /// A fault: FAULT=CHANCE or FAULT@NUMBER, where FAULT is lost-ack, half-open,
-    /// sequence-surprise, throttle or crossing-fill. May be repeated.
+    /// sequence-surprise, throttle, crossing-fill or new-session. May be repeated.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<FaultRule>,
     /// Send the feed from this interface, by its name or one of its addresses (lo: to this host

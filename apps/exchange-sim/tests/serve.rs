@@ -18,7 +18,9 @@ use order_entry::ouch::v42;
 use order_entry::ouch::v50::{EnterOrder, Outbound};
 use order_entry::ouch::{Capacity, CrossType, CustomerType, Display, Side, TimeInForce, YesNo};
 use order_entry::session::Output;
-use order_entry::soupbin::{Credentials, Packet, PacketType, SessionId, emit};
+use order_entry::soupbin::{
+    self, ClientConfig, ClientEvent, Credentials, LoginRejectReason, Packet, PacketType, SessionId, emit,
+};
 use wirepath::worker::StopFlag;
 use zerocopy::IntoBytes;
 
@@ -270,6 +272,41 @@ fn half_open_connection_is_silent_and_another_login_takes_over() {
     };
     assert_ne!(&told[10..], b"                   1", "the number is a surprise");
     assert_eq!(exchange.stop().counts.half_opens, 1);
+}
+
+#[test]
+fn login_that_finds_another_session_ends_by_its_rule() {
+    let exchange = Running::start(26622, &["new-session@1"]);
+    let address = exchange.addresses[0];
+    let mut session = soupbin::Client::new(ClientConfig::new(Credentials::new("ALICE", "secret").unwrap()));
+    let mut log_in = || {
+        let (mut stream, mut bytes, mut received) = (TcpStream::connect(address).unwrap(), [0; 256], [0; 256]);
+        let mut output = Output::new(&mut bytes);
+        session.reconnect(1, &mut output).unwrap();
+        stream.write_all(output.written()).unwrap();
+        loop {
+            let len = stream.read(&mut received).unwrap();
+            assert!(len > 0, "the venue has closed");
+            match session.receive(1, &mut &received[..len]) {
+                Ok(Some(ClientEvent::LoggedIn { .. })) => break Ok(()),
+                // The venue has not seen the end of the connection before.
+                Ok(Some(ClientEvent::LoginRejected(LoginRejectReason::SessionNotAvailable))) => break Err(None),
+                Ok(_) => (),
+                Err(error) => break Err(Some(error.to_string())),
+            }
+        }
+    };
+    assert_eq!(log_in(), Ok(()));
+    let end = loop {
+        match log_in() {
+            Err(None) => (),
+            other => break other,
+        }
+    };
+    let Err(Some(end)) = end else { panic!("{end:?}") };
+    assert!(end.starts_with("a login is accepted for the session asked for"), "{end}");
+    while log_in() == Err(None) {}
+    exchange.stop();
 }
 
 #[test]

@@ -254,6 +254,25 @@ fn boe_login_is_refused_by_name() {
 }
 
 #[test]
+fn boe_session_that_the_venue_has_lost_is_refused_by_name() {
+    let exchange = start(26658, BoeVersion::V2, &["new-session@1"]);
+    let mut trader = Trader::new(Client::<V2>::new(config("SECRET")), exchange.address);
+    trader.wait_until_active();
+    trader.send(v2::NewOrder::KIND.into(), &order2("one", (exchange.listed.0, exchange.listed.1.0 - 2_000)));
+    trader.next(0x25);
+    let now_ns = trader.now_ns();
+    trader.write(|session, output| session.logout(now_ns, output).unwrap());
+    trader.wait("the end of the line", |trader| trader.is_down);
+    trader.events.clear();
+    trader.reconnect(exchange.address);
+    trader.wait("the end of the line", |trader| trader.is_down);
+    assert!(trader.events[0].contains("sequence ahead"), "{:?}", trader.events);
+    trader.reconnect(exchange.address);
+    trader.wait_until_active();
+    exchange.stop();
+}
+
+#[test]
 fn order_by_boe_3_trades_rests_is_modified_and_canceled() {
     let exchange = start(26656, BoeVersion::V3, &[]);
     let (symbol, price) = (exchange.listed.0, exchange.listed.1.0);

@@ -41,6 +41,8 @@ struct Client {
     stream: TcpStream,
     /// Messages of the venue, with `|` for SOH.
     received: Vec<String>,
+    /// The rule by which the last session ended.
+    end: Option<String>,
     is_down: bool,
 }
 
@@ -59,8 +61,8 @@ impl Client {
             ..SessionConfig::default()
         };
         let session = Session::new(config, MemoryStore::new(1_000, 1 << 20));
-        let mut client =
-            Self { session, stream: TcpStream::connect(address).unwrap(), received: Vec::new(), is_down: false };
+        let (stream, received) = (TcpStream::connect(address).unwrap(), Vec::new());
+        let mut client = Self { session, stream, received, end: None, is_down: false };
         client.connect(address);
         client
     }
@@ -68,7 +70,7 @@ impl Client {
     fn connect(&mut self, address: SocketAddr) {
         self.stream = TcpStream::connect(address).unwrap();
         self.stream.set_nonblocking(true).unwrap();
-        self.is_down = false;
+        (self.is_down, self.end) = (false, None);
         self.session.connected(now());
     }
 
@@ -89,8 +91,12 @@ impl Client {
             let taken = self.session.receive(now(), rest);
             rest = &rest[taken..];
             while let Some(event) = self.session.poll(now()) {
-                if let Event::Message { message, .. } = event {
-                    self.received.push(String::from_utf8_lossy(message.as_bytes()).replace('\x01', "|"));
+                match event {
+                    Event::Message { message, .. } => {
+                        self.received.push(String::from_utf8_lossy(message.as_bytes()).replace('\x01', "|"));
+                    }
+                    Event::Disconnect(end) => self.end = Some(end.to_string()),
+                    _ => (),
                 }
             }
             if rest.is_empty() {
@@ -163,6 +169,13 @@ impl Client {
             transact_time: Utc(now().utc_ns),
         };
         self.send("G", |out| request.write(out));
+    }
+
+    /// A logon, an order and its report.
+    fn order_when_logged_on(&mut self, cl_ord_id: &str, stock: (Symbol, Price)) {
+        self.wait("the logon", |client| client.session.is_logged_on());
+        self.order(cl_ord_id, 100, stock);
+        self.expect(&["35=8", &format!("11={cl_ord_id}"), "150=0"]);
     }
 
     fn cancel(&mut self, [orig, cl_ord_id]: [&str; 2], symbol: Symbol) {
@@ -280,4 +293,45 @@ fn wrong_password_is_refused() {
     client.wait("the end", |client| client.is_down);
     exchange.stop.stop();
     assert_eq!(exchange.thread.join().unwrap().violations, 1);
+}
+
+/// The numbers of a Logon that begins anew, or goes back, were used before.
+#[test]
+fn venue_whose_fix_session_is_another_ends_the_clients_by_the_rule_of_numbers() {
+    let exchange = start(26640, &["new-session@1"]);
+    let mut client = Client::new(exchange.fix, Version::Fix44, "SECRET");
+    client.order_when_logged_on("one", (exchange.listed.0, prices(exchange.listed)[1]));
+    client.session.logout(now(), "");
+    client.wait("the end", |client| client.is_down);
+    client.connect(exchange.fix);
+    client.wait("the rule", |client| client.end.is_some());
+    assert_eq!(client.end.as_deref(), Some("MsgSeqNum (34) must not be lower than expected without PossDupFlag (43)"));
+    client.wait("the end", |client| client.is_down);
+    client.connect(exchange.fix);
+    client.order_when_logged_on("two", (exchange.listed.0, prices(exchange.listed)[1]));
+    exchange.stop.stop();
+    assert_eq!(exchange.thread.join().unwrap().counts.messages, 2);
+}
+
+#[test]
+fn surprise_of_numbers_by_fix_ends_the_session_or_is_filled_as_a_gap() {
+    let exchange = start(26642, &["sequence-surprise=100%"]);
+    let mut client = Client::new(exchange.fix, Version::Fix44, "SECRET");
+    let mut ends = 0;
+    for (idx, name) in ["one", "two", "three", "four", "five", "six"].iter().enumerate() {
+        let low = "MsgSeqNum (34) must not be lower than expected without PossDupFlag (43)";
+        client.wait("a logon or its end", |client| client.session.is_logged_on() || client.end.is_some());
+        if client.end.is_none() {
+            client.order_when_logged_on(name, (exchange.listed.0, prices(exchange.listed)[1]));
+            client.session.logout(now(), "");
+        } else {
+            assert_eq!((client.end.as_deref(), idx > 0), (Some(low), true), "the first is above");
+            ends += 1;
+        }
+        client.wait("the end", |client| client.is_down);
+        client.connect(exchange.fix);
+    }
+    assert!((1..6).contains(&ends), "some of six are below, {ends}");
+    exchange.stop.stop();
+    exchange.thread.join().unwrap();
 }

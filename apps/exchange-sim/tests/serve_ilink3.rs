@@ -261,3 +261,41 @@ fn ilink_3_login_with_another_key_is_refused() {
     assert!(why.contains("not authorized") || why.contains("refused"), "{why}");
     exchange.stop();
 }
+
+#[test]
+fn ilink_3_session_that_the_venue_has_lost_or_whose_numbers_go_back_ends_by_its_rule() {
+    let exchange = start(26666, &["new-session@1", "sequence-surprise@2"]);
+    let mut trader = Trader::new(client(b"SECRET"), exchange.address);
+    trader.wait_until_open();
+    let first = trader.session.next_id();
+    trader.send(&exchange.order(first, -2_000));
+    trader.accepted(first);
+    let now_ns = trader.now_ns();
+    trader.session.log_out(now_ns);
+    for rule in ["no session of this UUID", "the venue's last message is 0, and 1 was received"] {
+        trader.wait("the end of the line", |trader| trader.end.is_some());
+        trader.reconnect(exchange.address);
+        trader.wait("the rule", |trader| trader.end.is_some());
+        let end = trader.end.as_ref().unwrap();
+        assert!(end.contains(rule), "{end}");
+    }
+    trader.reconnect(exchange.address);
+    trader.wait_until_open();
+    exchange.stop();
+}
+
+#[test]
+fn ilink_3_peer_whose_numbers_go_back_gets_a_termination() {
+    let exchange = start(26668, &[]);
+    let mut trader = Trader::new(client(b"SECRET"), exchange.address);
+    trader.wait_until_open();
+    let first = trader.session.next_id();
+    trader.send(&exchange.order(first, -2_000));
+    let again = trader.session.to_send().to_vec();
+    trader.accepted(first);
+    trader.stream.write_all(&again).unwrap();
+    trader.wait("the end of the line", |trader| trader.end.is_some());
+    assert_eq!(trader.end.as_deref(), Some("the venue has ended the session: invalid MsgSeqNum"));
+    let served = exchange.stop();
+    assert_eq!(served.violation.as_deref(), Some("numbers go up: 2 should come, not 1"));
+}

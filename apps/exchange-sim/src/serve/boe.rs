@@ -160,7 +160,10 @@ impl<W: BoeWords> BoeSession<W> {
     fn log_in(&mut self, login: Login<W::Returns>, output: &mut Vec<u8>, cx: &mut Cx<'_>) -> Result<(), End> {
         let now_ns = cx.clock.now_ns;
         self.number_unsent(cx)?;
-        let sent = self.server.sent(UNIT);
+        // Who has received nothing finds no session other than it expects.
+        let goes_on = matches!(login.received, Ok(Some(1..)));
+        let is_new = goes_on && cx.venue.has_new_session();
+        let sent = if is_new { 0 } else { self.server.sent(UNIT) };
         let judged = login.returns.and_then(|returns| match (login.received?, login.unspecified) {
             (Some(received), _) if received > sent => Err(LoginStatus::SEQUENCE_AHEAD),
             (Some(received), _) => Ok((returns, received)),

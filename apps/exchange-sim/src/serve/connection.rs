@@ -18,6 +18,9 @@ const READ_LEN: usize = 16 * 1024;
 /// Room for the longest packet that the venue sends.
 const PACKET_ROOM: usize = 256;
 
+/// A session that a fault tells of.
+const OTHER_SESSION: &str = "OTHER";
+
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Port {
@@ -153,7 +156,13 @@ impl Connection {
                 let off = shared.venue.login_surprise();
                 let told = number.checked_add_signed(off).filter(|&told| told > 0);
                 let told = told.unwrap_or(number + off.unsigned_abs());
-                self.soup.accept(shared.now_ns, shared.session, told, &mut output)?;
+                // Who names no session takes any, and would go on with one that is none.
+                let names_one = !SessionId::from_wire(login.session).is_blank();
+                let (session, told) = match names_one && shared.venue.has_new_session() {
+                    true => (SessionId::new(OTHER_SESSION).unwrap_or(SessionId::BLANK), 1),
+                    false => (shared.session, told),
+                };
+                self.soup.accept(shared.now_ns, session, told, &mut output)?;
                 (self.account, self.position) = (Some(account), number as usize - 1);
                 if self.port.is_for_orders() {
                     shared.taken[account] = true;

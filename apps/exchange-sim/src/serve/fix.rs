@@ -3,7 +3,7 @@
 use order_entry::fix::codec::{FieldIndex, Frame, Message, Writer, frame};
 use order_entry::fix::orders::{CancelRequest, Defect, MassCancel, NewOrderSingle, ReplaceRequest, StatusRequest};
 use order_entry::fix::session::{
-    End as SessionEnd, Event, MemoryStore, Now, Role, SendError, Session, SessionConfig, Version,
+    End as SessionEnd, Event, MemoryStore, MessageStore, Now, Role, SendError, Session, SessionConfig, Version,
 };
 use order_entry::soupbin::{Credentials, SessionId};
 
@@ -30,6 +30,8 @@ pub(super) struct FixLine {
     pub(super) version: Version,
     /// A number below the next breaks no rule: so a reader without a memory learns the next one.
     pub(super) forgives_low: bool,
+    /// The number of the Logon where a fault has it tell another one.
+    right_number: Option<u64>,
 }
 
 /// An account's session for orders.
@@ -75,11 +77,31 @@ impl FixLine {
             session: Session::new(config, MemoryStore::dropping_oldest(STORE.0, STORE.1)),
             version,
             forgives_low: false,
+            right_number: None,
         }
     }
 
     pub(super) fn connected(&mut self, clock: Clock) {
         self.session.connected(now(clock));
+    }
+
+    /// Has the answer to the Logon tell another number than the next. One above it stays: the venue
+    /// has passed over the numbers between, which a resend fills as a gap. One below it was used
+    /// before, and what follows the Logon has the right numbers again.
+    fn tell_other(&mut self, off: i64) {
+        let store = self.session.store_mut();
+        let next = store.next_out();
+        let told = next.checked_add_signed(off).filter(|&told| told > 0).unwrap_or(next + off.unsigned_abs());
+        self.right_number = (told < next).then_some(next);
+        store.set_next_out(told);
+    }
+
+    /// Behind the Logon the numbers are the right ones.
+    fn restore_number(&mut self) {
+        let is_sent = self.session.is_logged_on();
+        if let Some(number) = self.right_number.take_if(|_| is_sent) {
+            self.session.store_mut().set_next_out(number + 1);
+        }
     }
 
     /// Takes what was read; `request` gets each message of the application.
@@ -113,6 +135,7 @@ impl FixLine {
                 }
             }
             if len == 0 {
+                self.restore_number();
                 return Ok(Effect::None);
             }
         }
@@ -128,6 +151,7 @@ impl FixLine {
         if !self.session.is_logged_on() {
             return Ok(false);
         }
+        self.restore_number();
         match self.session.send(now(clock), msg_type, write) {
             Ok(_) => Ok(true),
             Err(SendError::OutputFull) => Ok(false),
@@ -136,6 +160,11 @@ impl FixLine {
     }
 
     pub(super) fn disconnected(&mut self) {
+        self.restore_number();
+        // Without a Logon the number is not used.
+        if let Some(number) = self.right_number.take() {
+            self.session.store_mut().set_next_out(number);
+        }
         self.session.disconnected();
     }
 
@@ -168,6 +197,12 @@ impl OrderSession for FixSession {
     }
 
     fn connected(&mut self, cx: &mut Cx<'_>) {
+        let next = self.line.session.store().next_out();
+        let off = match next > 1 && cx.venue.has_new_session() {
+            true => 1 - next as i64,
+            false => cx.venue.login_surprise(),
+        };
+        self.line.tell_other(off);
         self.line.connected(cx.clock);
     }
 

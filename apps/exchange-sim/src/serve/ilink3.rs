@@ -5,10 +5,11 @@ use std::mem;
 
 use order_entry::Text;
 use order_entry::ilink3::{
-    Establish, Frame, IlinkError, Key, NO_UUID, Negotiate, RetransmitRequest, Server, ServerConfig, ServerEvent,
-    establish_signature, negotiate_signature,
+    Establish, EstablishmentAck, Frame, HEADER_LEN, IlinkError, Key, NO_UUID, Negotiate, RetransmitRequest, Server,
+    ServerConfig, ServerEvent, establish_signature, negotiate_signature,
 };
 use order_entry::session::Output;
+use zerocopy::FromBytes;
 
 use super::order_port::{Clock, Cx, End, Identified, LoginRefusal, OUTPUT_MAX, OrderSession};
 use crate::venue::ilink3::{PROTOCOL, take, write_answer};
@@ -196,12 +197,13 @@ impl IlinkSession {
         (uuid, next): (u64, u32),
         is_signed: bool,
         output: &mut Vec<u8>,
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
     ) -> Result<(), End> {
-        let (own, _, expected) = self.server.numbers();
+        let (own, sent, expected) = self.server.numbers();
+        let is_new = uuid == own && sent > 1 && cx.venue.has_new_session();
         let refusal = match is_signed {
             false => Some((NOT_SIGNED, text("not authorized"))),
-            true if uuid != own => Some((NUMBERS, text("no session of this UUID"))),
+            true if uuid != own || is_new => Some((NUMBERS, text("no session of this UUID"))),
             true if next < expected => Some((NUMBERS, text("NextSeqNo is too low"))),
             true => None,
         };
@@ -210,7 +212,9 @@ impl IlinkSession {
             return Err(End(None));
         }
         self.number_unsent(cx)?;
+        let at = output.len();
         write(output, |out| self.server.accept_establishment(cx.clock.now_ns, out))?;
+        surprise(&mut output[at..], uuid, cx.venue.login_surprise());
         self.is_established = true;
         Ok(())
     }
@@ -247,6 +251,19 @@ impl IlinkSession {
         write(output, |out| self.server.begin_retransmission(now_ns, request, out))?;
         self.again = Some((is_before, from, end));
         Ok(())
+    }
+}
+
+/// Has the acknowledgment of a connection tell a lower last number of this session than the right
+/// one, which its messages have. A higher one would have the client wait for messages that there
+/// are not.
+fn surprise(acknowledgment: &mut [u8], uuid: u64, off: i64) {
+    let block = acknowledgment.get_mut(HEADER_LEN..HEADER_LEN + EstablishmentAck::LEN);
+    let Some(ack) = block.and_then(|block| EstablishmentAck::mut_from_bytes(block).ok()) else { return };
+    // The first of a session tells of the one before.
+    if ack.previous_uuid.get() == uuid {
+        let off = u32::try_from(off.unsigned_abs()).unwrap_or(0);
+        ack.previous_seq = ack.previous_seq.get().saturating_sub(off).into();
     }
 }
 

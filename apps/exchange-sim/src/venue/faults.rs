@@ -20,15 +20,19 @@ pub enum Fault {
     Throttle,
     /// A cancel crosses with a fill of the order.
     CrossingFill,
+    /// A login that goes on with a session finds another one, whose numbers begin anew: as after a
+    /// venue's own restart. The next login finds the right one again.
+    NewSession,
 }
 
 impl Fault {
-    const ALL: [(Self, &'static str); 5] = [
+    const ALL: [(Self, &'static str); 6] = [
         (Self::LostAck, "lost-ack"),
         (Self::HalfOpen, "half-open"),
         (Self::SequenceSurprise, "sequence-surprise"),
         (Self::Throttle, "throttle"),
         (Self::CrossingFill, "crossing-fill"),
+        (Self::NewSession, "new-session"),
     ];
 }
 

@@ -184,6 +184,11 @@ impl Venue {
         if self.faults.draw(Fault::SequenceSurprise) { self.faults.surprise() } else { 0 }
     }
 
+    /// Whether a login that goes on with a session finds another one.
+    pub fn has_new_session(&mut self) -> bool {
+        self.faults.draw(Fault::NewSession)
+    }
+
     /// The accounts, in the order of the settings.
     pub fn accounts(&self) -> &[Account] {
         &self.accounts

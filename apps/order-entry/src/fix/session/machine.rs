@@ -345,7 +345,8 @@ impl<S: MessageStore> Session<S> {
         &self.sender.store
     }
 
-    pub(in crate::fix) const fn store_mut(&mut self) -> &mut S {
+    /// The same, to set numbers: of a session that goes on where another one was.
+    pub const fn store_mut(&mut self) -> &mut S {
         &mut self.sender.store
     }
 
