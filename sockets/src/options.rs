@@ -8,7 +8,7 @@ use wirepath::time::Duration;
 use crate::timestamping::Timestamping;
 
 /// How long the acknowledgment of a request waits for its answer, as on Linux (`TCP_DELACK_MIN`).
-const INTERACTIVE_ACK_DELAY: Duration = Duration::from_millis(40);
+pub(crate) const INTERACTIVE_ACK_DELAY: Duration = Duration::from_millis(40);
 
 /// The options of a socket. Accepted connections inherit those of the listener, as on Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

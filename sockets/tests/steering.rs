@@ -433,7 +433,7 @@ fn source_that_is_dropped_from_a_membership_of_all_takes_its_rule_and_its_datagr
     const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
     let rules = Rules::default();
     let wire = steered_wire(rules.clone());
-    let mut receiver = UdpSocket::bind(&wire.right, SocketAddrV4::new(GROUP, 9_000)).unwrap();
+    let receiver = UdpSocket::bind(&wire.right, SocketAddrV4::new(GROUP, 9_000)).unwrap();
     receiver.set_nonblocking(true).unwrap();
     receiver.join_multicast_v4(GROUP).unwrap();
     let sender = UdpSocket::bind(&wire.left, at(1, 0)).unwrap();
@@ -458,7 +458,7 @@ fn join_that_the_port_refuses_leaves_nothing_joined() {
     const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
     let rules = Rules::default();
     let wire = steered_wire(rules.clone());
-    let mut receiver = UdpSocket::bind(&wire.right, SocketAddrV4::new(GROUP, 9_000)).unwrap();
+    let receiver = UdpSocket::bind(&wire.right, SocketAddrV4::new(GROUP, 9_000)).unwrap();
     receiver.set_nonblocking(true).unwrap();
     rules.refuse(true);
     assert_eq!(errno(receiver.join_multicast_v4(GROUP)), Some(Errno::ENOBUFS));

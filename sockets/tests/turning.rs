@@ -35,7 +35,7 @@ const STEP: Duration = Duration::from_micros(10);
 /// A connection from the left host to the right one, whose left end does not block.
 fn connected(wire: &Wire) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(&wire.right, at(2, 80)).unwrap();
-    let mut ours = TcpStream::connect(&wire.left, at(2, 80)).unwrap();
+    let ours = TcpStream::connect(&wire.left, at(2, 80)).unwrap();
     ours.set_nonblocking(true).unwrap();
     (ours, listener.accept().unwrap().0)
 }
@@ -52,7 +52,7 @@ fn nonblocking_reads_in_a_loop_find_what_has_come() {
 #[test]
 fn nonblocking_accepts_in_a_loop_find_a_connection() {
     let wire = wire();
-    let mut listener = TcpListener::bind(&wire.left, at(1, 80)).unwrap();
+    let listener = TcpListener::bind(&wire.left, at(1, 80)).unwrap();
     listener.set_nonblocking(true).unwrap();
     let id = wire.right.call(|sockets, _| sockets.socket(sockets::Kind::Stream)).unwrap();
     let begun = wire.right.call(|sockets, cx| sockets.connect(id, at(1, 80), cx));
@@ -118,7 +118,7 @@ fn writer_that_never_reads_takes_acknowledgments_and_a_reset() {
 fn datagrams_to_a_peer_whose_address_is_asked_for_leave_with_later_ones() {
     let wire = wire();
     let ours = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
-    let mut theirs = UdpSocket::bind(&wire.right, at(2, 9)).unwrap();
+    let theirs = UdpSocket::bind(&wire.right, at(2, 9)).unwrap();
     theirs.set_nonblocking(true).unwrap();
     until(&wire, Duration::from_millis(1), || {
         ours.send_to(b"tick", at(2, 9)).unwrap();
@@ -155,7 +155,7 @@ fn reader_of_datagrams_that_wait_answers_the_peer_meanwhile() {
 #[test]
 fn nonblocking_recv_of_datagrams_that_are_shut_down_would_block() {
     let wire = wire();
-    let mut ours = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
+    let ours = UdpSocket::bind(&wire.left, at(1, 9)).unwrap();
     ours.connect(at(2, 9)).unwrap();
     wire.left.call(|sockets, cx| sockets.shutdown(ours.id(), Shutdown::Read, cx)).unwrap();
     assert_eq!(ours.recv(&mut [0; 8]).unwrap(), 0);

@@ -340,6 +340,21 @@ fn connection_that_has_ended_still_has_its_figures() {
 }
 
 #[test]
+fn connection_shows_the_mtu_of_its_path_and_its_receive_window() {
+    let wire = wire();
+    let listener = listener(&wire, 0);
+    let ours = call(&wire);
+    accept(&wire, listener).unwrap();
+    let info = info(&wire.left, ours);
+    let word = |at: usize| u32::from_ne_bytes(info[at..at + 4].try_into().unwrap());
+    let [ato_us, snd_mss, pmtu, rcv_ssthresh, rcv_space, rcv_wnd] = [12, 16, 60, 64, 96, 232].map(word);
+    const TIMESTAMPS: u8 = 1;
+    let options_len = if info[5] & TIMESTAMPS != 0 { 12 } else { 0 };
+    assert_eq!((ato_us, pmtu), (40_000, snd_mss + options_len + 40));
+    assert!(rcv_wnd > 0 && [rcv_ssthresh, rcv_space] == [rcv_wnd; 2], "{rcv_ssthresh} {rcv_space} {rcv_wnd}");
+}
+
+#[test]
 fn connection_that_is_not_to_wait_for_its_peers_end_is_reset() {
     const TCP_LINGER2: i32 = 8;
     for (linger, error) in [(0, None), (-1, Some(Errno::ECONNRESET))] {

@@ -15,11 +15,12 @@ use super::polling::{epoll_create, epoll_wait, poll, select_or};
 use super::polling::{epoll_create1, epoll_ctl, epoll_pwait, epoll_pwait2, ppoll, pselect};
 use super::receive::{preadv2, read, readv, recvfrom, recvmmsg, recvmsg};
 use super::rights::{about_to_become, about_to_change_root};
-use super::send::{pwritev2, sendfile, sendmmsg, sendmsg, sendto, write, writev};
+use super::send::{pwritev2, sendfile, sendmmsg, sendmsg, sendto, splice, write, writev};
 use super::socket::{accept4, bind, connect, getpeername, getsockname, getsockopt, listen, setsockopt, shutdown};
 use super::{IS_ON, give_none, known, made, may_be_ours, memory, new_may_be_ours};
 use crate::calls::{self, Direction, Outcome};
 use crate::engine::group::Engines;
+use crate::engine::table::FileId;
 use crate::engine::{self, signals, table, thread};
 use crate::real::{self, Words, fail};
 use crate::{config, process, sys};
@@ -163,6 +164,8 @@ symbols! {
             libc::FIOASYNC if !calls::ask_for_signals(file, memory::optional(into).is_ok_and(|on| on.is_some_and(|on| on != 0))) => {
                 return fail(Errno(libc::ENOTTY)) as c_int;
             }
+            SIOCGSTAMP | SIOCGSTAMP_NEW => return last_stamp(fd, (request, argument), file, 1_000),
+            SIOCGSTAMPNS | SIOCGSTAMPNS_NEW => return last_stamp(fd, (request, argument), file, 1),
             libc::FIONBIO => {
                 let result = pass!(real::ioctl(fd, request, argument));
                 if result == 0 {
@@ -307,6 +310,7 @@ symbols! {
                 Err(error) => fail(error) as i64,
             },
             libc::SYS_sendfile => pass!(sendfile(a as c_int, b as c_int, c as *mut i64, d) as i64),
+            libc::SYS_splice => pass!(splice(a as c_int, b as *mut i64, c as c_int, d as *mut i64, e, f as c_uint) as i64),
             libc::SYS_recvmmsg => i64::from(pass!(recvmmsg(a as c_int, b as *mut libc::mmsghdr, c as c_uint, d as c_int, e as *mut libc::timespec))),
             libc::SYS_sendmmsg => i64::from(pass!(sendmmsg(a as c_int, b as *mut libc::mmsghdr, c as c_uint, d as c_int))),
             libc::SYS_socket => i64::from(pass!(socket(a as c_int, b as c_int, c as c_int))),
@@ -350,8 +354,25 @@ symbols! {
     }
 }
 
-/// Bytes of a stream that were not sent yet (`linux/sockios.h`).
+// Numbers of `linux/sockios.h`: the bytes of a stream that were not sent yet; when the last
+// datagram arrived, as `timeval` and as `timespec`, each with 64 bits on all machines too.
 const SIOCOUTQNSD: libc::Ioctl = 0x894B;
+const SIOCGSTAMP: libc::Ioctl = 0x8906;
+const SIOCGSTAMPNS: libc::Ioctl = 0x8907;
+const SIOCGSTAMP_NEW: libc::Ioctl = 0x8010_8906;
+const SIOCGSTAMPNS_NEW: libc::Ioctl = 0x8010_8907;
+
+/// `SIOCGSTAMP` and its kin: seconds, and units of so many nanoseconds.
+fn last_stamp(fd: c_int, (request, argument): (usize, usize), file: FileId, unit_ns: u64) -> c_int {
+    const SECOND_NS: u64 = 1_000_000_000;
+    match calls::stamp::last(file) {
+        Outcome::Ours(at) => give_none(at.and_then(|at| {
+            let stamp = [(at / SECOND_NS) as i64, (at % SECOND_NS / unit_ns) as i64];
+            if argument == 0 { Err(Errno(libc::EFAULT)) } else { memory::store(argument as *mut [i64; 2], stamp) }
+        })),
+        Outcome::Pass => pass!(real::ioctl(fd, request, argument)),
+    }
+}
 
 /// Signals whose handlers interrupt calls (`siginterrupt`).
 static INTERRUPTS: AtomicU64 = AtomicU64::new(0);

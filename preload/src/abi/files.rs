@@ -20,6 +20,14 @@ symbols! {
         pass!(open(path, flags | libc::O_LARGEFILE, mode))
     }
 
+    fn __open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+        pass!(open(path, flags, mode))
+    }
+
+    fn __open64(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+        pass!(open64(path, flags, mode))
+    }
+
     fn __open_2(path: *const c_char, flags: c_int) -> c_int {
         pass!(open(path, flags, 0))
     }
@@ -53,6 +61,10 @@ symbols! {
     }
 
     fn pipe(fds: *mut c_int) -> c_int {
+        pass!(pipe2(fds, 0))
+    }
+
+    fn __pipe(fds: *mut c_int) -> c_int {
         pass!(pipe2(fds, 0))
     }
 
@@ -94,7 +106,7 @@ symbols! {
 /// The result of a call that returns two descriptors.
 fn both_made(result: c_int, fds: *mut c_int) -> c_int {
     if result == 0
-        && let Ok(fds) = memory::array_mut(fds, 2)
+        && let Ok(mut fds) = memory::array_mut(fds, 2)
     {
         fds.iter_mut().for_each(|fd| *fd = made(*fd));
     }

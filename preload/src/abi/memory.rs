@@ -48,7 +48,12 @@ pub(crate) fn bytes<'a>(from: *const c_void, len: usize) -> Result<&'a [u8], Err
 
 /// Bytes to fill in.
 pub(crate) fn bytes_mut<'a>(into: *mut c_void, len: usize) -> Result<&'a mut [u8], Errno> {
-    array_mut(into.cast(), len)
+    match probe::writable_len(into, len) {
+        _ if len == 0 => Ok(&mut []),
+        // SAFETY: invariants 1 and 3.
+        count if count == len => Ok(unsafe { slice::from_raw_parts_mut(into.cast(), len) }),
+        _ => Err(EFAULT),
+    }
 }
 
 /// The buffer of a receive, not probed yet.
@@ -93,18 +98,47 @@ pub(crate) fn begin_of<'a>(from: *const c_void, len: usize) -> &'a [u8] {
     }
 }
 
-/// An array of structures to read.
-fn array<'a, T>(from: *const T, count: usize) -> Result<&'a [T], Errno> {
-    if count > 0 && !from.is_aligned() {
-        return Err(EFAULT);
+/// Structures of a call: the program's own, or a copy of them. One of an array that is not aligned,
+/// which is no error of the kernel's, is stored there when it is dropped.
+pub(crate) enum Array<'a, T> {
+    Given(&'a mut [T]),
+    /// The copy, and where it is stored; null: nowhere.
+    Copied(Vec<T>, *mut T),
+}
+
+impl<T> Deref for Array<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::Given(list) => list,
+            Self::Copied(list, _) => list,
+        }
     }
-    let bytes = bytes(from.cast(), count * size_of::<T>())?;
-    // SAFETY: invariants 1 and 3; the pointer is aligned.
-    Ok(if count == 0 { &[] } else { unsafe { slice::from_raw_parts(bytes.as_ptr().cast(), count) } })
+}
+
+impl<T> DerefMut for Array<'_, T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match self {
+            Self::Given(list) => list,
+            Self::Copied(list, _) => list,
+        }
+    }
+}
+
+impl<T> Drop for Array<'_, T> {
+    fn drop(&mut self) {
+        if let Self::Copied(list, into) = self
+            && !into.is_null()
+        {
+            // SAFETY: invariants 1 and 3; bytes need no alignment, and the copy is memory of ours.
+            unsafe { into.cast::<u8>().copy_from_nonoverlapping(list.as_ptr().cast(), size_of_val(&**list)) };
+        }
+    }
 }
 
 /// An array of structures.
-pub(crate) fn array_mut<'a, T>(into: *mut T, count: usize) -> Result<&'a mut [T], Errno> {
+pub(crate) fn array_mut<'a, T: Copy>(into: *mut T, count: usize) -> Result<Array<'a, T>, Errno> {
     match array_begin(into, count) {
         list if list.len() == count => Ok(list),
         _ => Err(EFAULT),
@@ -112,12 +146,23 @@ pub(crate) fn array_mut<'a, T>(into: *mut T, count: usize) -> Result<&'a mut [T]
 }
 
 /// The structures of an array that are there, from its begin.
-pub(crate) fn array_begin<'a, T>(into: *mut T, count: usize) -> &'a mut [T] {
+pub(crate) fn array_begin<'a, T: Copy>(into: *mut T, count: usize) -> Array<'a, T> {
     match probe::writable_len(into.cast(), count.saturating_mul(size_of::<T>())) / size_of::<T>() {
-        0 => &mut [],
+        0 => Array::Given(&mut []),
+        // SAFETY: invariants 1 and 3; the pointer is aligned.
+        count if into.is_aligned() => Array::Given(unsafe { slice::from_raw_parts_mut(into, count) }),
         // SAFETY: invariants 1 and 3.
-        count => unsafe { slice::from_raw_parts_mut(into, count) },
+        count => Array::Copied(unsafe { copy_of(into, count) }, into),
     }
+}
+
+/// A copy of structures that need not be aligned.
+///
+/// # Safety
+/// So many are there.
+unsafe fn copy_of<T: Copy>(from: *const T, count: usize) -> Vec<T> {
+    // SAFETY: each index is below the count.
+    (0..count).map(|idx| unsafe { from.add(idx).read_unaligned() }).collect()
 }
 
 /// A structure that may be left out.
@@ -130,34 +175,8 @@ pub(crate) fn optional<T: Copy>(from: *const T) -> Result<Option<T>, Errno> {
     Ok(Some(unsafe { from.read_unaligned() }))
 }
 
-/// The buffers of a call: the program's own array, or a copy of it.
-pub(crate) enum Parts<'a, T> {
-    Given(&'a mut [T]),
-    Copied(Vec<T>),
-}
-
-impl<T> Deref for Parts<'_, T> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        match self {
-            Self::Given(parts) => parts,
-            Self::Copied(parts) => parts,
-        }
-    }
-}
-
-impl<T> DerefMut for Parts<'_, T> {
-    fn deref_mut(&mut self) -> &mut [T] {
-        match self {
-            Self::Given(parts) => parts,
-            Self::Copied(parts) => parts,
-        }
-    }
-}
-
 /// The buffers of a send.
-pub(crate) fn parts<'a>(parts: *const libc::iovec, count: usize) -> Result<Parts<'a, IoSlice<'a>>, Errno> {
+pub(crate) fn parts<'a>(parts: *const libc::iovec, count: usize) -> Result<Array<'a, IoSlice<'a>>, Errno> {
     let list = check_parts(parts, count)?;
     for part in &*list {
         bytes(part.iov_base, part.iov_len)?;
@@ -167,7 +186,7 @@ pub(crate) fn parts<'a>(parts: *const libc::iovec, count: usize) -> Result<Parts
 }
 
 /// The buffers of a receive, not probed yet.
-pub(crate) fn parts_mut<'a>(parts: *const libc::iovec, count: usize) -> Result<Parts<'a, IoSliceMut<'a>>, Errno> {
+pub(crate) fn parts_mut<'a>(parts: *const libc::iovec, count: usize) -> Result<Array<'a, IoSliceMut<'a>>, Errno> {
     // SAFETY: `check_parts` has checked each part.
     check_parts(parts, count).map(|list| unsafe { slices(list) })
 }
@@ -182,16 +201,16 @@ pub(crate) fn is_vector(parts: *const libc::iovec, count: usize) -> bool {
 ///
 /// # Safety
 /// `T` is `IoSlice` or `IoSliceMut`, and no part is longer than a slice may be.
-unsafe fn slices<'a, T>(list: Cow<'a, [libc::iovec]>) -> Parts<'a, T> {
+unsafe fn slices<'a, T>(list: Cow<'a, [libc::iovec]>) -> Array<'a, T> {
     const { assert!(size_of::<T>() == size_of::<libc::iovec>()) };
     if list.is_empty() {
-        return Parts::Given(&mut []);
+        return Array::Given(&mut []);
     }
     if let Cow::Borrowed(list) = list
         && list.iter().all(|part| !part.iov_base.is_null())
     {
         // SAFETY: invariants 1 to 3; the array itself is not written to.
-        return Parts::Given(unsafe { slice::from_raw_parts_mut(list.as_ptr().cast_mut().cast(), list.len()) });
+        return Array::Given(unsafe { slice::from_raw_parts_mut(list.as_ptr().cast_mut().cast(), list.len()) });
     }
     let whole = |part: &libc::iovec| {
         let iov_base = if part.iov_base.is_null() { core::ptr::dangling_mut::<u8>().cast() } else { part.iov_base };
@@ -199,7 +218,7 @@ unsafe fn slices<'a, T>(list: Cow<'a, [libc::iovec]>) -> Parts<'a, T> {
         // SAFETY: invariants 1 to 3; a dangling pointer of a longer part fails the probe.
         unsafe { (&raw const part).cast::<T>().read() }
     };
-    Parts::Copied(list.iter().map(whole).collect())
+    Array::Copied(list.iter().map(whole).collect(), core::ptr::null_mut())
 }
 
 /// The checks of `readv` and `writev` before they use the file (Linux `import_iovec`): an invalid
@@ -275,14 +294,16 @@ fn check_parts<'a>(parts: *const libc::iovec, count: usize) -> Result<Cow<'a, [l
     Ok(list)
 }
 
-/// An array of buffers; a copy of one that is not aligned, which is no error of the kernel's.
+/// An array of buffers; a copy of one that is not aligned.
 fn vector<'a>(from: *const libc::iovec, count: usize) -> Result<Cow<'a, [libc::iovec]>, Errno> {
-    if count == 0 || from.is_aligned() {
-        return array(from, count).map(Cow::Borrowed);
-    }
     bytes(from.cast(), count * size_of::<libc::iovec>())?;
-    // SAFETY: invariants 1 and 3: each index is below the count.
-    Ok(Cow::Owned((0..count).map(|idx| unsafe { from.add(idx).read_unaligned() }).collect()))
+    match count {
+        0 => Ok(Cow::Borrowed(&[])),
+        // SAFETY: invariants 1 and 3; the pointer is aligned.
+        _ if from.is_aligned() => Ok(Cow::Borrowed(unsafe { slice::from_raw_parts(from, count) })),
+        // SAFETY: invariants 1 and 3.
+        _ => Ok(Cow::Owned(unsafe { copy_of(from, count) })),
+    }
 }
 
 /// Stores an address that the caller may not want.
@@ -302,13 +323,13 @@ pub(crate) fn store_name(name: (SocketAddrV4, Family), into: *mut c_void, len: *
 }
 
 fn store_cut(name: &[u8], into: *mut c_void, len: *mut u32) -> Result<(), Errno> {
-    let [room] = array_mut(len, 1)? else { return Err(EFAULT) };
-    if *room as i32 <= -1 {
+    let mut room = array_mut(len, 1)?;
+    if room[0] as i32 <= -1 {
         return Err(Errno::EINVAL);
     }
-    let count = name.len().min(*room as usize);
+    let count = name.len().min(room[0] as usize);
     bytes_mut(into, count)?.copy_from_slice(&name[..count]);
-    *room = name.len() as u32;
+    room[0] = name.len() as u32;
     Ok(())
 }
 

@@ -189,6 +189,10 @@ fn vector_flags(offset: i64, flags: c_int, ended: Option<Result<(), Errno>>) -> 
     }
 }
 
+/// The kernel's mark of a message in the layout of 32 bits, which no program may set. A number that
+/// the crate `libc` does not have.
+const MSG_CMSG_COMPAT: c_int = c_int::MIN;
+
 fn ours_or_pass<T>(done: Outcome<T>) -> Option<Result<T, Errno>> {
     match done {
         Outcome::Ours(result) => Some(result),

@@ -24,6 +24,10 @@ symbols! {
         }
     }
 
+    fn __poll(fds: *mut libc::pollfd, count: u64, timeout: c_int) -> c_int {
+        pass!(poll(fds, count, timeout))
+    }
+
     fn __poll_chk(fds: *mut libc::pollfd, count: u64, timeout: c_int, room: usize) -> c_int {
         check_room(count as usize * size_of::<libc::pollfd>(), room);
         pass!(poll(fds, count, timeout))
@@ -48,6 +52,10 @@ symbols! {
     fn select(count: c_int, reads: *mut libc::fd_set, writes: *mut libc::fd_set, excepts: *mut libc::fd_set, timeout: *mut libc::timeval) -> c_int {
         let of_kernel = || pass!(real::select(count, reads, writes, excepts, timeout));
         select_or(count, [reads, writes, excepts], timeout, of_kernel)
+    }
+
+    fn __select(count: c_int, reads: *mut libc::fd_set, writes: *mut libc::fd_set, excepts: *mut libc::fd_set, timeout: *mut libc::timeval) -> c_int {
+        pass!(select(count, reads, writes, excepts, timeout))
     }
 
     fn pselect(count: c_int, reads: *mut libc::fd_set, writes: *mut libc::fd_set, excepts: *mut libc::fd_set, timeout: *const libc::timespec, mask: *const c_void) -> c_int {
@@ -125,13 +133,13 @@ fn poll_ours(
     if !may_be_ours() || count > POLL_MAX {
         return None;
     }
-    let fds = memory::array_mut(fds, count as usize).ok()?;
+    let mut fds = memory::array_mut(fds, count as usize).ok()?;
     // Checked before the mask is set: without an offloaded descriptor the kernel sets the mask and
     // waits in one step.
     if !poll::concerns_us(fds.iter().map(|entry| entry.fd)) {
         return None;
     }
-    with_mask(mask, || Some(poll::poll(fds, timeout)))
+    with_mask(mask, || Some(poll::poll(&mut fds, timeout)))
 }
 
 /// More descriptors than a process may have open (`fs.nr_open`): the kernel refuses such a call.
@@ -146,9 +154,9 @@ fn wait_ours(
 ) -> Option<Result<usize, Errno>> {
     ours(epfd)?;
     let count = usize::try_from(count).ok().filter(|count| *count > 0)?;
-    let room = memory::array_begin(events, count.min(EVENTS_MAX));
+    let mut room = memory::array_begin(events, count.min(EVENTS_MAX));
     if !room.is_empty() {
-        return with_mask(mask, || epoll::wait_for_events(epfd, room, timeout));
+        return with_mask(mask, || epoll::wait_for_events(epfd, &mut room, timeout));
     }
     // The kernel reports a bad pointer only when it has events to store.
     let mut lost = [libc::epoll_event { events: 0, u64: 0 }];
@@ -234,7 +242,7 @@ fn select_ours(
         // In this order, as Linux `core_sys_select` does.
         for (set, bits) in sets.iter().zip(&bits) {
             match memory::array_mut(set.cast::<u64>(), bits.len()) {
-                Ok(set) => set.copy_from_slice(bits),
+                Ok(mut set) => set.copy_from_slice(bits),
                 Err(error) => return Some(Err(error)),
             }
         }

@@ -12,7 +12,8 @@ use sockets::{ControlMessage, Errno};
 
 use super::polling::duration_of;
 use super::{
-    check_room, give, is_ours, known, made, may_be_ours, memory, our_socket, ours, ours_or_pass, vector_flags,
+    MSG_CMSG_COMPAT, check_room, give, is_ours, known, made, may_be_ours, memory, our_socket, ours, ours_or_pass,
+    vector_flags,
 };
 use crate::calls::data::{self, Batch, Received};
 use crate::calls::{error_queue, listener};
@@ -125,6 +126,9 @@ symbols! {
     }
 
     fn recvmsg(fd: c_int, message: *mut libc::msghdr, flags: c_int) -> Count {
+        if flags & MSG_CMSG_COMPAT != 0 {
+            return fail(Errno::EINVAL);
+        }
         let file = match receiver(fd, flags, || pass!(recvmsg(fd, message, flags))) {
             Ok(file) => file,
             Err(done) => return done,
@@ -148,6 +152,9 @@ symbols! {
     }
 
     fn recvmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int, timeout: *mut libc::timespec) -> c_int {
+        if flags & MSG_CMSG_COMPAT != 0 {
+            return fail(Errno::EINVAL) as c_int;
+        }
         let file = match receiver(fd, flags, || pass!(recvmmsg(fd, messages, count, flags, timeout)) as Count) {
             Ok(file) => file,
             Err(done) => return done as c_int,
@@ -248,11 +255,12 @@ fn receive_parts(
 }
 
 fn receive_message(file: FileId, message: *mut libc::msghdr, flags: c_int) -> Option<Result<usize, Errno>> {
-    let Ok([header]) = memory::array_mut(message, 1) else {
+    let Ok(mut header) = memory::array_mut(message, 1) else {
         // One that can only be read: the kernel receives, and then cannot store what came with it.
         let Ok(Some(mut header)) = memory::optional(message) else { return Some(Err(Errno(libc::EFAULT))) };
         return Some(receive_message(file, &raw mut header, flags)?.and(Err(Errno(libc::EFAULT))));
     };
+    let header = &mut header[0];
     if flags & libc::MSG_ERRQUEUE != 0 {
         return receive_error(file, header);
     }
@@ -328,7 +336,7 @@ fn receive_messages(
         return Some(Err(error));
     }
     // The kernel reports a message that is not there by the number of those before it.
-    let list = memory::array_begin(messages, count);
+    let mut list = memory::array_begin(messages, count);
     if list.is_empty() && count > 0 {
         let received = receive_message(file, messages.cast(), flags)?;
         return Some(received.and(Err(Errno(libc::EFAULT))));
@@ -413,6 +421,6 @@ fn store_source(received: &Received, address: *mut c_void, len: *mut u32) -> Res
         Some(name) => memory::store_address((name, received.family), address, len),
         None if address.is_null() => Ok(()),
         // A stream stores no address.
-        None => memory::array_mut(len, 1).map(|len| len[0] = 0),
+        None => memory::array_mut(len, 1).map(|mut len| len[0] = 0),
     }
 }

@@ -8,12 +8,18 @@ use std::io::IoSlice;
 
 use sockets::Errno;
 
-use super::{give, is_ours_file, is_refused, known, may_be_ours, memory, our_socket, ours, ours_or_pass, vector_flags};
+use super::{
+    MSG_CMSG_COMPAT, give, is_ours_file, is_refused, known, may_be_ours, memory, our_socket, ours, ours_or_pass,
+    vector_flags,
+};
 use crate::calls::offload::PeerCall;
 use crate::calls::{Outcome, data, listener};
 use crate::config;
 use crate::engine::table::FileId;
 use crate::real::{self, Count, fail};
+
+/// Messages of one call at most (`UIO_MAXIOV`).
+const MESSAGES_MAX: c_uint = 1_024;
 
 symbols! {
     fn write(fd: c_int, bytes: *const c_void, len: usize) -> Count {
@@ -89,6 +95,9 @@ symbols! {
     }
 
     fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> Count {
+        if flags & MSG_CMSG_COMPAT != 0 {
+            return fail(Errno::EINVAL);
+        }
         let file = sender(fd);
         match file.and_then(|file| send_message(file, message, flags)) {
             Some(sent) => give(sent),
@@ -99,18 +108,25 @@ symbols! {
     }
 
     fn sendmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int) -> c_int {
+        if flags & MSG_CMSG_COMPAT != 0 {
+            return fail(Errno::EINVAL) as c_int;
+        }
         let file = sender(fd);
-        // The kernel reports a message that is not there by the number of those before it.
-        let list = memory::array_begin(messages, count as usize);
+        // As on Linux, what is beyond `MESSAGES_MAX` is for the next call, and a message that is
+        // not there is reported by the number of those before it.
+        let count = count.min(MESSAGES_MAX);
+        let mut list = memory::array_begin(messages, count as usize);
         let Some(file) = file else {
             if list.iter().any(|entry| passes_ours(&raw const entry.msg_hdr)) {
                 return fail(Errno::EINVAL) as c_int;
             }
             // Those before the one that a rule refuses are sent.
-            let refused = match list {
+            let refused = match &*list {
                 [] => (count > 0 && is_refused_message(fd, messages.cast(), flags)).then_some(0),
                 list => list.iter().position(|entry| is_refused_message(fd, &raw const entry.msg_hdr, flags)),
             };
+            // The kernel writes to the program's array, so a copy must not be stored behind it.
+            drop(list);
             return match refused {
                 Some(0) => fail(Errno::EACCES) as c_int,
                 Some(before) => pass!(real::sendmmsg(fd, messages, before as c_uint, flags)),

@@ -37,12 +37,20 @@ symbols! {
         stream
     }
 
+    fn _IO_fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE {
+        pass!(fdopen(fd, mode))
+    }
+
     fn fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
         let stream = pass!(real::fopen(path, mode));
         if !stream.is_null() && may_be_ours() {
             made(pass!(real::fileno(stream)));
         }
         stream
+    }
+
+    fn _IO_fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+        pass!(fopen(path, mode))
     }
 
     fn fopen64(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {

@@ -212,10 +212,12 @@ pub(crate) fn loop_back(engine: &mut Engine, file: FileId, parts: &[IoSlice<'_>]
     let _ = sys::send_with_ttl(twin, parts, &address[..len], flags, (0, &[]));
 }
 
-/// The engine has taken `UDP_CORK`: the twin's part of the datagram waits and leaves as ours does.
+/// The engine has taken `UDP_CORK`: the twin's part of the datagram, or one that the twin has begun,
+/// waits and leaves as ours does.
 pub(crate) fn mirror_cork(engine: &mut Engine, file: FileId, value: &[u8]) {
     if let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file)) {
         socket.groups.is_part_copied = None;
+        socket.note(libc::IPPROTO_UDP, libc::UDP_CORK, value);
         // Of its copies nobody but their members hears.
         let _ = sys::setsockopt(twin, libc::IPPROTO_UDP, libc::UDP_CORK, value);
     }

@@ -33,6 +33,7 @@ pub(crate) mod offload;
 pub(crate) mod poll;
 pub(crate) mod ports;
 pub(crate) mod rights;
+pub(crate) mod stamp;
 
 /// How a call ends that may not be ours.
 #[derive(Debug)]
@@ -434,6 +435,13 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
         return Pass;
     }
     match options::handled_by(socket.kind, level, name, value) {
+        // The kernel knows whether the program may.
+        HandledBy::Engine if options::needs_a_right(level, name) => {
+            let twin = engine.files.twin(file);
+            if let Err(error) = twin.and_then(|twin| sys::setsockopt(twin, level, name, value)) {
+                return Ours(Err(error));
+            }
+        }
         HandledBy::Engine => (),
         HandledBy::Device if !config::interface().is_named_by(name, value) => return Ours(Err(Errno::ENOPROTOOPT)),
         HandledBy::Twin | HandledBy::Device => {
@@ -512,6 +520,9 @@ pub(crate) fn getsockopt(file: FileId, level: c_int, name: c_int, into: &mut [u8
         Err(Errno::ENOPROTOOPT | Errno::EOPNOTSUPP) => match (level, name) {
             (libc::SOL_SOCKET, libc::SO_PEERNAME) => Ours(peer_name(&mut engine, id, family, into)),
             (libc::SOL_SOCKET, SO_MEMINFO) => Ours(memory_in_use(&mut engine, id, into)),
+            (libc::SOL_SOCKET, libc::SO_INCOMING_CPU) => Ours(incoming_cpu(&mut engine, id, into)),
+            // No packet of ours has come by the kernel's NAPI, which Linux says by 0 too.
+            (libc::SOL_SOCKET, SO_INCOMING_NAPI_ID) => Ours(Ok(store_begin(&0_i32.to_ne_bytes(), into))),
             (libc::IPPROTO_IP, libc::IP_MTU) => path_mtu(&mut engine, file, id, into),
             _ => Pass,
         },
@@ -519,8 +530,25 @@ pub(crate) fn getsockopt(file: FileId, level: c_int, name: c_int, into: &mut [u8
     }
 }
 
-/// A number that the crate `libc` does not have.
+/// Numbers that the crate `libc` does not have.
 const SO_MEMINFO: c_int = 55;
+const SO_INCOMING_NAPI_ID: c_int = 56;
+
+/// `SO_INCOMING_CPU`: the core that handles the socket's packets, which is that of the thread that
+/// calls; -1 where none has come.
+fn incoming_cpu(engine: &mut Engine, id: SocketId, into: &mut [u8]) -> Result<usize, Errno> {
+    let now = SystemTime::now();
+    let entry = engine.ask(|sockets, cx| sockets.entry(id, now, cx))?;
+    let cpu = if entry.rx_packets > 0 { sys::cpu()? } else { -1 };
+    Ok(store_begin(&cpu.to_ne_bytes(), into))
+}
+
+/// Stores as much of a value as there is room for, and returns its length.
+fn store_begin(value: &[u8], into: &mut [u8]) -> usize {
+    let len = into.len().min(value.len());
+    into[..len].copy_from_slice(&value[..len]);
+    len
+}
 
 /// `SO_PEERNAME`: the answer of `getpeername`, of which no more bytes may be asked for than there
 /// are.
@@ -541,10 +569,7 @@ fn memory_in_use(engine: &mut Engine, id: SocketId, into: &mut [u8]) -> Result<u
     let words =
         [entry.receive_queue, entry.receive_limit, 0, send_limit.into(), 0, entry.send_queue, 0, 0, entry.drops];
     let bytes = words.map(|word| u32::try_from(word).unwrap_or(u32::MAX).to_ne_bytes());
-    let bytes = bytes.as_flattened();
-    let len = into.len().min(bytes.len());
-    into[..len].copy_from_slice(&bytes[..len]);
-    Ok(len)
+    Ok(store_begin(bytes.as_flattened(), into))
 }
 
 /// `IP_MTU` of a stream: what its segments may have, with the headers. The twin of a datagram
@@ -558,19 +583,9 @@ fn path_mtu(engine: &mut Engine, file: FileId, id: SocketId, into: &mut [u8]) ->
     }
     let mut info = [0; 248];
     let told = engine.call(|sockets, cx| sockets.getsockopt(id, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info, cx));
-    let word = |at: usize| u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
-    // `tcpi_snd_mss`, and `TCPI_OPT_TIMESTAMPS`, whose option each segment has.
-    let options = if info[5] & 1 != 0 { 12 } else { 0 };
-    Ours(told.map(|_| {
-        let mtu = (word(16) + options + HEADERS_LEN).to_ne_bytes();
-        let len = into.len().min(mtu.len());
-        into[..len].copy_from_slice(&mtu[..len]);
-        len
-    }))
+    // `tcpi_pmtu`.
+    Ours(told.map(|_| store_begin(&info[60..64], into)))
 }
-
-/// Headers of IPv4 and of TCP.
-const HEADERS_LEN: u32 = 40;
 
 /// Whether signals of readiness (`O_ASYNC`) can be asked for: not of a socket of ours, and one of
 /// which they were asked for stays with the kernel.

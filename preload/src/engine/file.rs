@@ -77,8 +77,14 @@ pub(crate) struct Socket {
     pub(crate) wants_sigio: bool,
     /// `IPV6_RECVPKTINFO`, which datagrams of IPv4 peers have a message of as well.
     pub(crate) receives_info6: bool,
-    /// A send had `MSG_MORE`: the datagram of a later one may begin with bytes that we have.
+    /// A send had `MSG_MORE`, or `UDP_CORK` was set: several calls may make one datagram.
     pub(crate) has_appended: bool,
+    /// One is under way that the kernel has begun.
+    pub(crate) twin_has_begun: bool,
+    /// `UDP_CORK` is set.
+    pub(crate) is_corked: bool,
+    /// `SIOCGSTAMP`.
+    pub(crate) stamp: Stamp,
     /// `bind` has named a port, which the socket keeps when its connection ends.
     pub(crate) has_named_port: bool,
     /// The directions that `shutdown` has closed before the owner was decided.
@@ -121,6 +127,19 @@ impl Unread {
 pub(crate) struct ShutdownMask {
     pub(crate) reads: bool,
     pub(crate) writes: bool,
+}
+
+/// When the datagram arrived that was received last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stamp {
+    /// The program has not asked for it.
+    Off,
+    /// There was none.
+    Nothing,
+    /// Nanoseconds since 1970.
+    Of(u64),
+    /// The twin has received it.
+    Twins,
 }
 
 /// The owner of a socket.
@@ -436,6 +455,9 @@ impl Socket {
             wants_sigio: false,
             receives_info6: false,
             has_appended: false,
+            twin_has_begun: false,
+            is_corked: false,
+            stamp: Stamp::Off,
             has_named_port: false,
             shut: ShutdownMask::default(),
             is_refused: false,
@@ -476,6 +498,22 @@ impl Socket {
         if (level, name) == (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) {
             self.receives_info6 = value.iter().take(4).any(|byte| *byte != 0);
         }
+        if (level, name) == (libc::IPPROTO_UDP, libc::UDP_CORK) {
+            self.note_cork(value.iter().take(4).any(|byte| *byte != 0));
+        }
+    }
+
+    /// `UDP_CORK` was set, or what it kept has left.
+    pub(crate) fn note_cork(&mut self, on: bool) {
+        self.is_corked = on;
+        self.has_appended |= on;
+        self.twin_has_begun &= on;
+    }
+
+    /// The kernel sends a datagram, or begins one of several calls.
+    pub(crate) fn note_send_of_twin(&mut self, flags: c_int) {
+        self.twin_has_begun = self.kind == Kind::Datagram && (self.is_corked || flags & libc::MSG_MORE != 0);
+        self.has_appended |= self.twin_has_begun;
     }
 
     /// The offloaded socket, if it is one.

@@ -111,6 +111,11 @@ pub(crate) fn handled_by(kind: Kind, level: c_int, name: c_int, value: &[u8]) ->
     }
 }
 
+/// Whether an option that the engine carries out is for privileged programs alone.
+pub(crate) fn needs_a_right(level: c_int, name: c_int) -> bool {
+    level == libc::SOL_SOCKET && matches!(name, libc::SO_SNDBUFFORCE | libc::SO_RCVBUFFORCE)
+}
+
 /// The error of an option that only the kernel has, with a value of so many bytes.
 pub(crate) fn refusal(kind: Kind, level: c_int, name: c_int, len: usize) -> Errno {
     let is_short = len < size_of::<c_int>();

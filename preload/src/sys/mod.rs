@@ -203,6 +203,19 @@ pub(crate) fn ioctl_int(fd: c_int, request: usize) -> Result<c_int, Errno> {
     Ok(value)
 }
 
+/// `SIOCGSTAMPNS`: a `struct timespec`.
+pub(crate) fn last_stamp(fd: c_int, into: &mut [i64; 2]) -> Result<(), Errno> {
+    const SIOCGSTAMPNS: usize = 0x8907;
+    call_on_twin!(libc::SYS_ioctl, fd, SIOCGSTAMPNS, into.as_mut_ptr()).map(drop)
+}
+
+/// The core that the calling thread is on.
+pub(crate) fn cpu() -> Result<c_int, Errno> {
+    let mut cpu: c_int = 0;
+    call!(libc::SYS_getcpu, &raw mut cpu, 0_usize, 0_usize)?;
+    Ok(cpu)
+}
+
 /// `setsockopt`.
 pub(crate) fn setsockopt(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Result<(), Errno> {
     call_on_twin!(libc::SYS_setsockopt, fd, level, name, value.as_ptr(), value.len()).map(drop)

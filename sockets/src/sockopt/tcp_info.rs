@@ -3,13 +3,13 @@
 use wirepath::pipeline::tcp::{State as TcpState, TcpInfo};
 use wirepath::time::Duration;
 
-use crate::options::Options;
+use crate::options::{INTERACTIVE_ACK_DELAY, Options};
 use crate::socket::{Socket, State};
 
 /// `struct tcp_info` as of Linux 6.7.
 const TCP_INFO_LEN: usize = 248;
 
-/// `struct tcp_info`, with 0 in unknown fields.
+/// `struct tcp_info`, with 0 in the fields that docs/sockets.md names.
 pub(super) fn tcp_info(socket: &Socket, info: Option<&TcpInfo>, options: &Options) -> [u8; TCP_INFO_LEN] {
     const ESTABLISHED_BITS: [u8; 4] = [1, 2, 4, 8];
     let mut out = [0; TCP_INFO_LEN];
@@ -37,6 +37,8 @@ pub(super) fn tcp_info(socket: &Socket, info: Option<&TcpInfo>, options: &Option
     longs.into_iter().for_each(|(at, number)| out[at..at + 8].copy_from_slice(&number.to_ne_bytes()));
     // Open, or Recovery.
     out[1] = if info.recovering { 3 } else { 0 };
+    // Retransmissions by timeout in a row; what is sent meanwhile otherwise is a probe.
+    out[2] = if info.probes == 0 { info.backoff } else { 0 };
     (out[3], out[4]) = (info.probes, info.backoff);
     let has_scale = info.snd_wscale > 0 || info.rcv_wscale > 0;
     let negotiated = [info.timestamps, info.sack, has_scale, info.ecn];
@@ -47,13 +49,18 @@ pub(super) fn tcp_info(socket: &Socket, info: Option<&TcpInfo>, options: &Option
 }
 
 /// Fields of four bytes: their offsets and values.
-fn words_of(info: &TcpInfo) -> [(usize, u32); 23] {
+fn words_of(info: &TcpInfo) -> [(usize, u32); 27] {
+    /// Headers of IPv4 and of TCP, and the option of timestamps, which each segment has.
+    const HEADERS_LEN: u32 = 40;
+    const TIMESTAMPS_LEN: u32 = 12;
     let micros = |span: Duration| u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX);
     let millis = |span: Duration| u32::try_from(span.as_nanos() / 1_000_000).unwrap_or(u32::MAX);
     let mss = u32::from(info.snd_mss).max(1);
     let segments = |bytes: u32| bytes.div_ceil(mss);
+    let options_len = if info.timestamps { TIMESTAMPS_LEN } else { 0 };
     [
         (8, micros(info.rto)),
+        (12, micros(INTERACTIVE_ACK_DELAY)),
         (16, info.snd_mss.into()),
         (20, info.rcv_mss.into()),
         (24, segments(info.unacked_len)),
@@ -62,11 +69,15 @@ fn words_of(info: &TcpInfo) -> [(usize, u32); 23] {
         (36, segments(info.resent_len)),
         (52, millis(info.silence)),
         (56, millis(info.silence)),
+        (60, u32::from(info.snd_mss) + options_len + HEADERS_LEN),
+        // The receive buffer does not grow by itself.
+        (64, info.rcv_wnd),
         (68, micros(info.srtt)),
         (72, micros(info.rttvar)),
         (76, if info.ssthresh == u32::MAX { i32::MAX as u32 } else { segments(info.ssthresh) }),
         (80, segments(info.cwnd)),
         (84, info.rcv_mss.into()),
+        (96, info.rcv_wnd),
         (100, info.resent_segments),
         (136, info.segments_out as u32),
         (140, info.segments_in as u32),

@@ -89,6 +89,14 @@ impl Sockets {
         Ok(())
     }
 
+    /// Whether a datagram of several calls is under way, so that the next send is appended to it.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn has_begun_datagram(&mut self, id: SocketId) -> Result<bool, Errno> {
+        Ok(self.corked_datagram(id)?.is_some_and(|pending| !pending.is_whole))
+    }
+
     fn corked_datagram(&mut self, id: SocketId) -> Result<Option<&mut CorkedDatagram>, Errno> {
         match &mut self.find(id)?.state {
             State::Datagram(datagrams) => Ok(datagrams.pending.as_mut()),

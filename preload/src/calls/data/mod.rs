@@ -15,7 +15,7 @@ use sockets::{Errno, Kind, SocketId};
 
 use crate::address::Family;
 use crate::calls::error_queue;
-use crate::engine::file::{FileKind, Groups, Owner, Socket};
+use crate::engine::file::{FileKind, Groups, Owner, Socket, Stamp};
 use crate::engine::table::FileId;
 use crate::engine::wait::readable;
 use crate::engine::{self, Engine};
@@ -44,6 +44,10 @@ struct Target {
     hears_twin: bool,
     /// The twin has its turn even while the engine has more.
     is_both: bool,
+    /// Several calls may make one datagram.
+    has_appended: bool,
+    /// The time of the last datagram is asked for.
+    keeps_stamp: bool,
     /// The group that it is connected to.
     peer_group: Option<SocketAddrV4>,
     is_nonblocking: bool,
@@ -55,7 +59,7 @@ fn target(engine: &mut Engine, file: FileId) -> Result<Target, Errno> {
     let file = engine.files.get(file).ok_or(Errno::EBADF)?;
     let (Some(&twin), FileKind::Socket(socket)) = (file.fds.first(), &file.what) else { return Err(Errno::ENOTSOCK) };
     let Owner::Ours { id, hears_twin } = socket.place else { return Err(Errno::ENOTSOCK) };
-    let Socket { kind, family, is_both, groups: Groups { peer: peer_group, .. }, .. } = *socket;
+    let Socket { kind, family, is_both, has_appended, stamp, groups: Groups { peer: peer_group, .. }, .. } = *socket;
     Ok(Target {
         id,
         twin,
@@ -63,6 +67,8 @@ fn target(engine: &mut Engine, file: FileId) -> Result<Target, Errno> {
         kind,
         hears_twin,
         is_both,
+        has_appended,
+        keeps_stamp: stamp != Stamp::Off,
         peer_group,
         is_nonblocking: file.is_nonblocking,
         receives_info6: family == Family::Inet6 && socket.receives_info6,

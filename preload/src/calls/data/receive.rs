@@ -12,7 +12,7 @@ use super::waiting::{least_of, receive_in_time};
 use super::{Target, has_input, target};
 use crate::address::Family;
 use crate::calls::Outcome::{self, Ours, Pass};
-use crate::calls::{back, error_queue};
+use crate::calls::{back, error_queue, stamp};
 use crate::engine::table::FileId;
 use crate::engine::wait::{self, Sides};
 use crate::engine::{self, Engine, EngineGuard, thread};
@@ -89,10 +89,19 @@ fn receive_bytes(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) -> Ou
         done => done,
     };
     match received {
-        Ok(Some(received)) => Ours(Ok(received)),
+        Ok(Some(received)) => {
+            if target.keeps_stamp && received.info.is_some() {
+                stamp::keep(&mut engine::enter(file), file, received.info.as_ref());
+            }
+            Ours(Ok(received))
+        }
         Ok(None) => {
-            if let Ok(socket) = engine::enter(file).files.socket(file) {
+            let mut engine = engine::enter(file);
+            if let Ok(socket) = engine.files.socket(file) {
                 socket.twin_reads += 1;
+            }
+            if target.keeps_stamp {
+                stamp::keep(&mut engine, file, None);
             }
             Pass
         }
@@ -142,6 +151,11 @@ impl Batch {
         if received.as_ref().is_err_and(|error| *error == Errno::EAGAIN) && !core::mem::replace(has_turned, true) {
             engine.turn();
             received = receive_once(engine, target, parts, flags, Sides::Ours);
+        }
+        if let Ok(Some(received)) = &received
+            && target.keeps_stamp
+        {
+            stamp::keep(engine, self.file, received.info.as_ref());
         }
         received.and_then(|received| received.ok_or(Errno::EAGAIN))
     }

@@ -60,32 +60,27 @@ fn send_parts(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags: c_i
         }
         found = target(&mut engine, file);
     }
-    let Ok(target) = found else { return Pass };
+    let Ok(target) = found else {
+        if let Ok(socket) = engine.files.socket(file) {
+            socket.note_send_of_twin(flags);
+        }
+        return Pass;
+    };
     if flags & libc::MSG_OOB != 0 {
         return Ours(Err(Errno::EOPNOTSUPP));
     }
-    if let (Kind::Datagram, Some(to)) = (target.kind, to) {
-        let role = rule_of(&mut engine, &target, to);
-        let is_ours = role != Some(Role::Os) && calls::leaves_by_ours(&mut engine, file, target.id, to).unwrap_or(true);
-        if is_ours && role == Some(Role::Refuse) {
-            return Ours(Err(Errno::EACCES));
-        }
-        if !is_ours {
-            return send_by_twin(engine, file, parts, (to, control), flags);
+    if target.kind == Kind::Datagram {
+        match sender_of(&mut engine, file, &target, to, flags) {
+            Ok(Sender::Ours) => (),
+            Ok(Sender::Twin) => return pass_to_twin(engine, file, &target, parts, (to, control), flags),
+            Err(error) => return Ours(Err(error)),
         }
     }
     let control = match control {
         [] => None,
         control => match controls(&mut engine, &target, control) {
             Ok(Some(control)) => Some(control),
-            Ok(None) => {
-                // To a group the twin's own TTL may be 0.
-                let group = to.or(target.peer_group).filter(|to| to.ip().is_multicast());
-                return match group {
-                    Some(to) => send_by_twin(engine, file, parts, (to, control), flags),
-                    None => Pass,
-                };
-            }
+            Ok(None) => return pass_to_twin(engine, file, &target, parts, (to, control), flags),
             Err(error) => {
                 drop(engine);
                 return send_what_is_not_there(file, name, flags, error);
@@ -107,6 +102,79 @@ fn send_parts(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags: c_i
     match target.kind {
         Kind::Stream => send_all(file, &target, parts, flags, first),
         Kind::Datagram => Ours(end_datagram(file, &target, parts, (to, control), flags, first)),
+    }
+}
+
+/// Who sends a datagram of an offloaded socket.
+enum Sender {
+    Ours,
+    /// The kernel, by the twin.
+    Twin,
+}
+
+/// Flags of a datagram that only the kernel has: it is for hosts of the link alone
+/// (`MSG_DONTROUTE`), or nothing leaves, and the call says whether it would (`MSG_PROBE`). Those of
+/// a stream say nothing there either.
+const ONLY_THE_KERNELS: c_int = libc::MSG_DONTROUTE | MSG_PROBE;
+
+/// A number that the crate `libc` does not have.
+const MSG_PROBE: c_int = 0x10;
+
+/// Who sends a datagram.
+///
+/// # Errors
+/// `EACCES`: a rule refuses its destination. `EOPNOTSUPP`: the kernel alone could, and has another
+/// address.
+fn sender_of(
+    engine: &mut Engine,
+    file: FileId,
+    target: &Target,
+    to: Option<SocketAddrV4>,
+    flags: c_int,
+) -> Result<Sender, Errno> {
+    // What is appended goes where the begin of the datagram is, whatever it names (Linux
+    // `udp_sendmsg`).
+    if target.has_appended {
+        if engine.files.socket(file)?.twin_has_begun {
+            return Ok(Sender::Twin);
+        }
+        if engine.look(|sockets| sockets.has_begun_datagram(target.id))? {
+            return Ok(Sender::Ours);
+        }
+    }
+    if let Some(to) = to {
+        let role = rule_of(engine, target, to);
+        if role == Some(Role::Os) || !calls::leaves_by_ours(engine, file, target.id, to).unwrap_or(true) {
+            return Ok(Sender::Twin);
+        }
+        if role == Some(Role::Refuse) {
+            return Err(Errno::EACCES);
+        }
+    }
+    match flags & ONLY_THE_KERNELS {
+        0 => Ok(Sender::Ours),
+        // The kernel has another address.
+        _ if config::get().is_some_and(|config| config.own.is_some()) => Err(Errno::EOPNOTSUPP),
+        _ => Ok(Sender::Twin),
+    }
+}
+
+/// Has the kernel send a datagram.
+fn pass_to_twin(
+    mut engine: EngineGuard,
+    file: FileId,
+    target: &Target,
+    parts: &[IoSlice<'_>],
+    (to, control): (Option<SocketAddrV4>, &[u8]),
+    flags: c_int,
+) -> Outcome<usize> {
+    if let Ok(socket) = engine.files.socket(file) {
+        socket.note_send_of_twin(flags);
+    }
+    // To a group the twin's own TTL may be 0.
+    match to.or(target.peer_group).filter(|to| to.ip().is_multicast()) {
+        Some(group) => send_by_twin(engine, file, parts, (group, control), flags),
+        None => Pass,
     }
 }
 

@@ -1,6 +1,6 @@
 // Each call that takes pointers, in each state of a socket, with each of its pointers bad in each
-// way while the others are good, or with several bad at once, drawn from a seed: hostile
-// ADDRESS-OF-THE-PEER table|draws SEED COUNT; of the table, one in COUNT. A line for each call has
+// way, or not aligned, while the others are good, or with several bad at once, drawn from a seed:
+// hostile ADDRESS-OF-THE-PEER table|draws SEED COUNT; of the table, one in COUNT. A line for each call has
 // its result, and what the socket has left, or what the peer got. A call that libc itself does not
 // survive is "a fault".
 #define _GNU_SOURCE
@@ -24,8 +24,8 @@
 #include "calls.h"
 
 enum { PAGE = 4096, POINTERS = 5, LEN = 16 };
-enum { GOOD, NONE, UNMAPPED, READ_ONLY, STRADDLING, KINDS };
-static const char *kinds[KINDS] = {"good", "null", "unmapped", "read-only", "straddling"};
+enum { GOOD, NONE, UNMAPPED, READ_ONLY, STRADDLING, MISALIGNED, KINDS };
+static const char *kinds[KINDS] = {"good", "null", "unmapped", "read-only", "straddling", "misaligned"};
 
 // For each pointer of a call: a page of its own, nothing behind it, and a page to be read alone.
 static char *pages[POINTERS];
@@ -313,6 +313,7 @@ static void *place(int idx, int kind, int len) {
     case READ_ONLY: return page + 2 * PAGE;
     // Half of it, at a place that is aligned as structures are.
     case STRADDLING: return page + PAGE - (len >= 16 ? len / 2 & ~7 : len / 2);
+    case MISALIGNED: return page + 1;
     default: return page;
     }
 }

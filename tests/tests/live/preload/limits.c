@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "calls.h"
@@ -81,7 +82,10 @@ static void options(void) {
     set(fd, "SO_PRIORITY", SOL_SOCKET, SO_PRIORITY, 3);
     say("SO_BINDTODEVICE", setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "lo", 2));
     say("O_ASYNC", fcntl(fd, F_SETFL, O_ASYNC));
-    close(fd);
+    int ends[2];
+    pipe(ends);
+    say("splice", syscall(SYS_splice, fd, NULL, ends[1], NULL, 1, SPLICE_F_NONBLOCK));
+    close(ends[0]), close(ends[1]), close(fd);
     // Set before, it keeps the socket there, where it works.
     char bytes[2];
     fd = socket(AF_INET, SOCK_STREAM, 0);

@@ -108,6 +108,8 @@ fn odd_cases_of_calls_end_as_on_the_kernels_sockets() {
     let Some(wire) = wire(test, &[]) else { return };
     // It accepts nothing.
     let _full = wire.far.run(|| TcpListener::bind((THEIRS, 7_003)).unwrap());
+    let router = THEIRS.to_string();
+    wire.near.ip(&["route", "add", "10.98.0.0/24", "via", &router]).unwrap();
     plays_the_same_on(&wire, &program);
 }
 
@@ -267,7 +269,8 @@ fn option_that_only_the_kernel_has_is_refused_or_keeps_the_socket_there() {
     let test = "option_that_only_the_kernel_has_is_refused_or_keeps_the_socket_there";
     let Some(said) = limits(test, "options", "WIREPATH_TEST_PANIC=") else { return };
     let refused = "SO_MARK: -1 ENOPROTOOPT\nSO_MARK 0: 0\nSO_PEEK_OFF: -1 ENOPROTOOPT\n\
-                   IP_TRANSPARENT: -1 ENOPROTOOPT\nSO_PRIORITY: 0\nSO_BINDTODEVICE: -1 ENOPROTOOPT\nO_ASYNC: -1 EINVAL\n";
+                   IP_TRANSPARENT: -1 ENOPROTOOPT\nSO_PRIORITY: 0\nSO_BINDTODEVICE: -1 ENOPROTOOPT\nO_ASYNC: -1 EINVAL\n\
+                   splice: -1 EINVAL\n";
     let kept = "SO_PEEK_OFF: 0\nconnect: 0\nwrite: 2\npeek: 1\npeek: 1\nab\n";
     assert!(said.contains(&format!("{refused}{kept}")), "{said}");
 }

@@ -10,8 +10,12 @@
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
+#include <linux/capability.h>
 #include <linux/sockios.h>
+#include <netinet/udp.h>
 
 static int bound(int kind, int port) {
     int fd = socket(AF_INET, kind, 0), on = 1;
@@ -178,9 +182,148 @@ static void preclose(void) {
     close(again);
 }
 
+// What is left after five seconds is an error, and no test that hangs.
+static void received(int fd) {
+    char bytes[16];
+    struct timeval limit = {5, 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    int got = recv(fd, bytes, sizeof bytes, 0);
+    say("recv", got);
+    if (got > 0) printf("%.*s\n", got, bytes);
+}
+
+static int sends_to(int fd, const char *text, int flags, struct sockaddr_in *to) {
+    return sendto(fd, text, strlen(text), flags, (void *)to, sizeof *to);
+}
+
+// Of the kernel's headers, not of libc's.
+enum { MSG_PROBE = 0x10 };
+
+// Flags of datagrams that only the kernel has, and one that no program may set.
+static void only_the_kernels(void) {
+    int fd = bound(SOCK_DGRAM, 7504);
+    struct sockaddr_in echo = at(peer, 7000), beyond = at("10.98.0.1", 7000);
+    say("MSG_PROBE", sends_to(fd, "unsent", MSG_PROBE, &echo));
+    say("MSG_DONTROUTE", sends_to(fd, "near", MSG_DONTROUTE, &echo));
+    received(fd);
+    say("MSG_DONTROUTE by a router", sends_to(fd, "far", MSG_DONTROUTE, &beyond));
+    say("connect", connect(fd, (void *)&echo, sizeof echo));
+    say("MSG_PROBE", send(fd, "unsent", 6, MSG_PROBE));
+    say("MSG_DONTROUTE", send(fd, "here", 4, MSG_DONTROUTE));
+    received(fd);
+    struct iovec part = {"text", 4};
+    struct mmsghdr messages[1100] = {{{.msg_iov = &part, .msg_iovlen = 1}}};
+    int compat = 0x80000000;
+    say("sendmsg of compat", sendmsg(fd, &messages[0].msg_hdr, compat));
+    say("sendmmsg of compat", sendmmsg(fd, messages, 1, compat));
+    say("recvmsg of compat", recvmsg(fd, &messages[0].msg_hdr, compat));
+    say("recvmmsg of compat", recvmmsg(fd, messages, 1, compat, NULL));
+    // No part: none of them is for the echo to read.
+    for (int idx = 0; idx < 1100; idx++) messages[idx].msg_hdr = (struct msghdr){0};
+    say("sendmmsg of more than 1,024", sendmmsg(fd, messages, 1100, MSG_PROBE));
+    close(fd);
+    int stream = call(7000);
+    say("MSG_DONTROUTE of a stream", send(stream, "bytes", 5, MSG_DONTROUTE | MSG_PROBE));
+    received(stream);
+    close(stream);
+}
+
+// What several calls append goes where the begin of the datagram went, whatever they name.
+static void appended(void) {
+    int on = 1, off = 0, here = bound(SOCK_DGRAM, 7505), fd = bound(SOCK_DGRAM, 7506);
+    struct sockaddr_in local = at("127.0.0.1", 7505), echo = at(peer, 7000);
+    say("begin here", sends_to(fd, "a", MSG_MORE, &local));
+    say("append", sends_to(fd, "b", MSG_MORE, &echo));
+    say("append", send(fd, "c", 1, 0));
+    received(here);
+    say("begin there", sends_to(fd, "d", MSG_MORE, &echo));
+    say("append", sends_to(fd, "e", 0, &local));
+    received(fd);
+    say("UDP_CORK", setsockopt(fd, IPPROTO_UDP, UDP_CORK, &on, sizeof on));
+    say("begin here", sends_to(fd, "f", 0, &local));
+    say("append", sends_to(fd, "g", 0, &echo));
+    say("UDP_CORK", setsockopt(fd, IPPROTO_UDP, UDP_CORK, &off, sizeof off));
+    received(here);
+    close(fd);
+    // The cork is older than the socket's owner.
+    fd = socket(AF_INET, SOCK_DGRAM, 0);
+    say("UDP_CORK", setsockopt(fd, IPPROTO_UDP, UDP_CORK, &on, sizeof on));
+    struct sockaddr_in any = at("0.0.0.0", 7506);
+    say("bind", bind(fd, (void *)&any, sizeof any));
+    say("begin here", sends_to(fd, "h", 0, &local));
+    say("append", sends_to(fd, "i", 0, &echo));
+    say("UDP_CORK", setsockopt(fd, IPPROTO_UDP, UDP_CORK, &off, sizeof off));
+    received(here);
+    say("whole", sends_to(fd, "j", 0, &echo));
+    received(fd);
+    close(fd), close(here);
+}
+
+// The time of the last datagram, kept from the first question on.
+static void stamps(void) {
+    struct timespec first = {0}, second = {0};
+    struct timeval coarse = {0};
+    struct sockaddr_in echo = at(peer, 7000);
+    int fd = bound(SOCK_DGRAM, 7508), stream = call(7000);
+    say("SIOCGSTAMPNS of nothing", ioctl(fd, SIOCGSTAMPNS, &first));
+    sends_to(fd, "one", 0, &echo), received(fd);
+    say("SIOCGSTAMPNS", ioctl(fd, SIOCGSTAMPNS, &first));
+    usleep(20000);
+    say("SIOCGSTAMP", ioctl(fd, SIOCGSTAMP, &coarse));
+    say("SIOCGSTAMPNS", ioctl(fd, SIOCGSTAMPNS, &second));
+    long age = time(NULL) - first.tv_sec;
+    printf("now: %d, kept: %d %d\n", age >= 0 && age < 5, !memcmp(&first, &second, sizeof first),
+           coarse.tv_sec == first.tv_sec && coarse.tv_usec == first.tv_nsec / 1000);
+    // By loopback: the kernel has it.
+    struct sockaddr_in here = at("127.0.0.1", 7508);
+    sends_to(fd, "two", 0, &here), received(fd);
+    say("SIOCGSTAMPNS", ioctl(fd, SIOCGSTAMPNS, &second));
+    printf("later: %d\n", second.tv_sec > first.tv_sec || second.tv_nsec > first.tv_nsec);
+    say("SIOCGSTAMPNS to nowhere", ioctl(fd, SIOCGSTAMPNS, NULL));
+    write(stream, "x", 1), received(stream);
+    say("SIOCGSTAMPNS of a stream", ioctl(stream, SIOCGSTAMPNS, &first));
+    int cpu = -2, napi = -2;
+    socklen_t len = sizeof cpu;
+    say("SO_INCOMING_CPU", getsockopt(stream, SOL_SOCKET, SO_INCOMING_CPU, &cpu, &len));
+    say("SO_INCOMING_NAPI_ID", getsockopt(stream, SOL_SOCKET, SO_INCOMING_NAPI_ID, &napi, &len));
+    printf("a core: %d, of one that is set up: %d\n", cpu >= 0 && cpu < 4096, napi >= 0);
+    close(fd), close(stream);
+}
+
+static void have_without(unsigned rights) {
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    syscall(SYS_capget, &header, data);
+    data[0].effective = data[0].permitted & ~rights;
+    syscall(SYS_capset, &header, data);
+}
+
+static int buffer_of(int fd, int option) {
+    int value = 0;
+    socklen_t len = sizeof value;
+    getsockopt(fd, SOL_SOCKET, option, &value, &len);
+    return value;
+}
+
+// Without CAP_NET_ADMIN the limits of the system hold.
+static void forced(void) {
+    int fd = bound(SOCK_DGRAM, 7507), stream = call(7000), len = 1 << 20;
+    say("SO_RCVBUFFORCE", setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &len, sizeof len));
+    printf("%d\n", buffer_of(fd, SO_RCVBUF));
+    have_without(1u << CAP_NET_ADMIN);
+    len = 1 << 21;
+    say("SO_RCVBUFFORCE", setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &len, sizeof len));
+    say("SO_SNDBUFFORCE", setsockopt(stream, SOL_SOCKET, SO_SNDBUFFORCE, &len, sizeof len));
+    printf("%d\n", buffer_of(fd, SO_RCVBUF));
+    have_without(0);
+    close(fd), close(stream);
+}
+
 int main(int argc, char **argv) {
     static const struct part parts[] = {{"batches", batches}, {"flags", flags}, {"unsent", unsent},
-                                        {"files", files}, {"sets", sets}, {"preclose", preclose}};
+                                        {"files", files}, {"sets", sets}, {"preclose", preclose},
+                                        {"only-the-kernels", only_the_kernels}, {"appended", appended}, {"stamps", stamps},
+                                        {"forced", forced}};
     peer = argv[1];
     return play(parts, sizeof parts / sizeof *parts, argv[2]);
 }
