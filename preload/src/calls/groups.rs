@@ -212,8 +212,8 @@ pub(crate) fn loop_back(engine: &mut Engine, file: FileId, parts: &[IoSlice<'_>]
     let _ = sys::send_with_ttl(twin, parts, &address[..len], flags, (0, &[]));
 }
 
-/// The engine has taken `UDP_CORK`: the twin's part of the datagram, or one that the twin has begun,
-/// waits and leaves as ours does.
+/// The engine has taken `UDP_CORK`: the twin's part of the datagram, or one that the twin has
+/// begun, waits and leaves as ours does.
 pub(crate) fn mirror_cork(engine: &mut Engine, file: FileId, value: &[u8]) {
     if let (Ok(twin), Ok(socket)) = (engine.files.twin(file), engine.files.socket(file)) {
         socket.groups.is_part_copied = None;
