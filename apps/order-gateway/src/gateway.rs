@@ -6,6 +6,7 @@ use order_entry::session::{SessionError, VenueSession};
 
 use crate::core::{Core, StrategyEvent};
 use crate::drop_copy::Difference;
+use crate::feed::Depth;
 use crate::latency::Latency;
 use crate::orders::Orders;
 use crate::strategy::{BookEvent, Strategy};
@@ -38,6 +39,11 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
     /// A book changed: risk has its reference price, and the strategy decides. What it sends stands
     /// in [`Core::to_send`] when the call returns.
     pub fn on_book(&mut self, book: &BookEvent) {
+        self.on_book_of(book, None);
+    }
+
+    /// As [`Gateway::on_book`], with the whole book.
+    pub(crate) fn on_book_of(&mut self, book: &BookEvent, depth: Option<Depth<'_>>) {
         let Some(market) = self.core.markets.get_mut(book.instrument.0 as usize) else { return };
         let (reference, spread) = (book.reference(), book.spread());
         *market =
@@ -47,7 +53,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
         if let Some(latency) = &mut latency {
             latency.decoded();
         }
-        strategy.on_book(book, &mut Orders { core, now_ns: book.at_ns, latency });
+        strategy.on_book(book, &mut Orders { core, now_ns: book.at_ns, latency, depth });
     }
 
     /// As [`Gateway::on_book`], of a quote that the market-gateway had at this time since 1970,
@@ -80,7 +86,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
     pub fn received(&mut self, bytes: &[u8], now_ns: u64) -> Result<(), SessionError> {
         let mut input = bytes;
         while let Some(told) = self.core.receive(now_ns, &mut input)? {
-            let orders = &mut Orders { core: &mut self.core, now_ns, latency: None };
+            let orders = &mut Orders { core: &mut self.core, now_ns, latency: None, depth: None };
             match told {
                 StrategyEvent::Order(events) => events.iter().for_each(|event| self.strategy.on_order(event, orders)),
                 StrategyEvent::SessionOpen => self.strategy.on_session_open(orders),
@@ -105,7 +111,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
         if let Some(latency) = &mut self.latency {
             latency.line_opened(false);
         }
-        self.strategy.on_session_closed(&mut Orders { core: &mut self.core, now_ns, latency: None });
+        self.strategy.on_session_closed(&mut Orders { core: &mut self.core, now_ns, latency: None, depth: None });
     }
 
     /// The kill switch, the session's heartbeats and the strategy's timer. Call it in each turn.
@@ -118,7 +124,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
         self.core.tick_session(now_ns)?;
         if self.core.timer_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             self.core.timer_ns = None;
-            self.strategy.on_timer(&mut Orders { core: &mut self.core, now_ns, latency: None });
+            self.strategy.on_timer(&mut Orders { core: &mut self.core, now_ns, latency: None, depth: None });
         }
         Ok(())
     }
@@ -128,7 +134,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Gateway<T, S, M> {
     /// the strategy is told of it.
     pub fn reconcile(&mut self, now_ns: u64) -> Option<Difference> {
         let (difference, events) = self.core.poll_reconciler(now_ns)?;
-        let orders = &mut Orders { core: &mut self.core, now_ns, latency: None };
+        let orders = &mut Orders { core: &mut self.core, now_ns, latency: None, depth: None };
         events.iter().for_each(|event| self.strategy.on_order(event, orders));
         Some(difference)
     }

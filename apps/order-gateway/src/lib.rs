@@ -49,7 +49,7 @@ pub use core::{
     Core, CoreConfig, CoreCounts, Instrument, KillLine, LeftBehind, Notice, OrderAlarm, RefusalCounts, VenueRefusal,
 };
 pub use error::Error;
-pub use feed::{Feed, FeedConfig, FeedRecovery, RecoveryCounts};
+pub use feed::{Depth, Feed, FeedConfig, FeedRecovery, RecoveryCounts};
 pub use feed_line::{FeedLine, FeedSocket};
 pub use gateway::Gateway;
 pub use helper::Helper;

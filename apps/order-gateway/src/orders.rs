@@ -11,6 +11,7 @@ use order_entry::risk::{InstrumentIdx, Market, StrategyIdx};
 use order_entry::session::VenueSession;
 
 use crate::core::Core;
+use crate::feed::Depth;
 use crate::latency::Latency;
 
 /// An order that a strategy wants.
@@ -52,6 +53,8 @@ pub struct Orders<'a> {
     pub(crate) now_ns: u64,
     /// Where it is measured, and a packet may be the cause.
     pub(crate) latency: Option<&'a mut Latency>,
+    /// Of the book that the call tells of, where the feed is the gateway's own.
+    pub(crate) depth: Option<Depth<'a>>,
 }
 
 /// The calls of a [`Core`] without its types, so that a strategy has none of them.
@@ -71,7 +74,13 @@ pub(crate) trait CoreCalls: fmt::Debug {
     fn reason(&self, event: &VenueEvent) -> Option<&'static str>;
 }
 
-impl Orders<'_> {
+impl<'a> Orders<'a> {
+    /// The whole book that [`Strategy::on_book`](crate::Strategy::on_book) tells of, as the packet
+    /// leaves it. `None` in other calls, and where prices are quotes of a market-gateway.
+    pub const fn depth(&self) -> Option<Depth<'a>> {
+        self.depth
+    }
+
     /// Sends an order. Returns its client id.
     pub fn send(&mut self, request: &OrderRequest) -> Result<u64, Refusal> {
         self.measured(|core, now_ns| core.new_order(request, now_ns))

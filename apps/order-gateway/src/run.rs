@@ -773,8 +773,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             return Ok(());
         }
         let (mut written, mut outgoing) = (Ok(()), Outgoing { gateway, standby, audit, host: &**host });
-        feed.publish(now_ns, |book| {
-            outgoing.gateway.on_book(book);
+        feed.publish(now_ns, |book, depth| {
+            outgoing.gateway.on_book_of(book, Some(depth));
             if written.is_ok() {
                 written = outgoing.write(&mut write).map(drop);
             }
@@ -841,7 +841,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                 if feed.on_packet(line, &buffer[..len], now_ns) {
                     outgoing.gateway.core_mut().feed_heard(now_ns);
                 }
-                feed.publish(now_ns, |book| outgoing.gateway.on_book(book));
+                feed.publish(now_ns, |book, depth| outgoing.gateway.on_book_of(book, Some(depth)));
                 if let Some(latency) = &mut outgoing.gateway.latency {
                     latency.packet_over();
                 }
@@ -854,7 +854,7 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                 }
             }
         }
-        feed.tick(host.now_ns(), |book| outgoing.gateway.on_book(book));
+        feed.tick(host.now_ns(), |book, depth| outgoing.gateway.on_book_of(book, Some(depth)));
         Ok(was_busy)
     }
 

@@ -222,13 +222,14 @@ impl Strategy for Late {
     }
 }
 
-/// Keeps the last book.
+/// Keeps the last book, and its levels of offers.
 #[derive(Debug, Default)]
-struct Watcher(BookEvent);
+struct Watcher(BookEvent, Vec<Price>);
 
 impl Strategy for Watcher {
-    fn on_book(&mut self, book: &BookEvent, _orders: &mut Orders<'_>) {
+    fn on_book(&mut self, book: &BookEvent, orders: &mut Orders<'_>) {
         self.0 = *book;
+        self.1 = orders.depth().unwrap().levels(Side::Sell).map(|(price, ..)| price).collect();
     }
 }
 
@@ -313,7 +314,9 @@ fn packet_of_a_sender_that_is_no_source_changes_no_book_and_is_counted() {
             }
             turn(&mut run);
         }
-        assert_eq!(run.gateway.strategy().0.offer.map(|(price, _)| price), Some(offer));
+        let Watcher(book, offers) = run.gateway.strategy();
+        assert_eq!((book.offer.map(|(price, _)| price), offers.first()), (Some(offer), Some(&offer)));
+        assert_eq!(offers.len(), if is_refused { 1 } else { 2 });
         let (answers, answer) = channel();
         commands.send(Command::Status(answers)).unwrap();
         turn(&mut run);

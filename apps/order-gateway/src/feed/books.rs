@@ -5,7 +5,7 @@ use market::image::{ImageCounts, ImagePolicy, ImageRecovery, ImageRequest, Image
 use market::itch50::Itch50;
 use market::{
     BookBuilder, BookIdx, Books, Capacity, Change, ChannelHandler, Codec, EventSink, Gap, Halts, MessageCounts,
-    OrderBooks, Symbol,
+    OrderBooks, Price, Side, Symbol,
 };
 use order_entry::risk::InstrumentIdx;
 
@@ -25,6 +25,20 @@ pub(super) struct FeedBooks {
     uncounted: MessageCounts,
 }
 
+/// The whole book of an instrument.
+#[derive(Clone, Copy, Debug)]
+pub struct Depth<'a> {
+    books: &'a OrderBooks,
+    book: BookIdx,
+}
+
+impl<'a> Depth<'a> {
+    /// Price, shares and orders of each level of a side, the best first.
+    pub fn levels(self, side: Side) -> impl Iterator<Item = (Price, u64, u32)> + use<'a> {
+        self.books.depth(self.book, side)
+    }
+}
+
 /// Which books are to be told of.
 #[derive(Debug)]
 struct Changes {
@@ -37,6 +51,8 @@ struct Changes {
     /// Books whose best prices may have changed in this packet.
     changed: Vec<BookIdx>,
     is_all_changed: bool,
+    /// A book has changed where any level of it has.
+    follows_depth: bool,
     /// Packets wait behind a hole: orders do not pass on what is known.
     is_late: bool,
 }
@@ -50,6 +66,7 @@ impl FeedBooks {
             halts: Halts::of(symbols),
             changed: Vec::with_capacity(symbols.len()),
             is_all_changed: false,
+            follows_depth: false,
             is_late: false,
         };
         Self {
@@ -60,21 +77,26 @@ impl FeedBooks {
         }
     }
 
+    /// Tells also of books that have changed behind their best prices.
+    pub(super) const fn follow_depth(&mut self) {
+        self.builder.sink.follows_depth = true;
+    }
+
     /// Gives the books of our instruments that have changed to `take`, each once.
-    pub(super) fn publish(&mut self, at_ns: u64, mut take: impl FnMut(&BookEvent)) {
+    pub(super) fn publish(&mut self, at_ns: u64, mut take: impl FnMut(&BookEvent, Depth<'_>)) {
         let BookBuilder { books, sink, .. } = &mut self.builder;
         if core::mem::take(&mut sink.is_all_changed) {
             sink.changed.clear();
             for (number, symbol) in (0..).zip(&sink.symbols) {
                 if let Some(book) = books.find(*symbol) {
-                    take(&sink.told(InstrumentIdx(number), books, book, at_ns));
+                    take(&sink.told(InstrumentIdx(number), books, book, at_ns), Depth { books, book });
                 }
             }
             return;
         }
         while let Some(book) = sink.changed.pop() {
             if let Some(instrument) = sink.instruments[book.0 as usize] {
-                take(&sink.told(instrument, books, book, at_ns));
+                take(&sink.told(instrument, books, book, at_ns), Depth { books, book });
             }
         }
     }
@@ -242,8 +264,8 @@ impl EventSink for Changes {
         if let Event::Status(status) = event {
             return self.status(status, books);
         }
-        let Some(Change { book, is_top: true }) = change else { return };
-        if self.is_ours(book, books) && !self.changed.contains(&book) {
+        let Some(Change { book, is_top }) = change else { return };
+        if (is_top || self.follows_depth) && self.is_ours(book, books) && !self.changed.contains(&book) {
             self.changed.push(book);
         }
     }

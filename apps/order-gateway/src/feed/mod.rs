@@ -19,8 +19,10 @@ mod recovery;
 mod tests;
 
 use market::framing::mold_udp64::MoldUdp64;
+use market::image::ImagePolicy;
 use market::{AbChannel, AbConfig, Capacity, Line, SequenceCounts, Symbol, Window};
 
+pub use self::books::Depth;
 use self::books::FeedBooks;
 pub use self::recovery::{FeedRecovery, RecoveryCounts};
 use crate::strategy::BookEvent;
@@ -36,6 +38,9 @@ pub struct FeedConfig {
     pub channel: AbConfig,
     /// Memory of the books. By default that of a whole Nasdaq day.
     pub books: Capacity,
+    /// The strategy is told of each change of a book, and not of its best prices alone. By default
+    /// false.
+    pub follows_depth: bool,
 }
 
 /// The books of one channel.
@@ -51,7 +56,7 @@ pub struct Feed {
 impl Feed {
     /// A feed for `symbols`, whose positions are the numbers of instruments.
     pub fn new(symbols: &[Symbol], config: &FeedConfig) -> Self {
-        let books = FeedBooks::new(symbols, config.books, None);
+        let books = Self::books(symbols, config, None);
         Self { channel: AbChannel::new(config.channel), books, recovery: None, late_ns: u64::MAX }
     }
 
@@ -69,8 +74,16 @@ impl Feed {
             Some(retry) => AbChannel::with_requests(AbConfig { window, ..config.channel }, retry),
             None => AbChannel::new(config.channel),
         };
-        let books = FeedBooks::new(symbols, config.books, recovery.image());
+        let books = Self::books(symbols, config, recovery.image());
         Self { channel, books, recovery: Some(recovery), late_ns }
+    }
+
+    fn books(symbols: &[Symbol], config: &FeedConfig, image: Option<ImagePolicy>) -> FeedBooks {
+        let mut books = FeedBooks::new(symbols, config.books, image);
+        if config.follows_depth {
+            books.follow_depth();
+        }
+        books
     }
 
     /// Takes a packet. Returns whether it shows that the feed lives: a packet of another session,
@@ -92,7 +105,7 @@ impl Feed {
     }
 
     /// Gives the books of our instruments that have changed to `take`, each once.
-    pub fn publish(&mut self, now_ns: u64, take: impl FnMut(&BookEvent)) {
+    pub fn publish(&mut self, now_ns: u64, take: impl FnMut(&BookEvent, Depth<'_>)) {
         self.books.publish(now_ns, take);
     }
 
@@ -114,7 +127,7 @@ impl Feed {
     }
 
     /// Time passes: holes become gaps, or are asked for.
-    pub fn tick(&mut self, now_ns: u64, take: impl FnMut(&BookEvent)) {
+    pub fn tick(&mut self, now_ns: u64, take: impl FnMut(&BookEvent, Depth<'_>)) {
         self.channel.tick(now_ns, &mut self.books);
         if let Some(recovery) = &mut self.recovery
             && recovery.is_due(now_ns)

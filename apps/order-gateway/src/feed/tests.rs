@@ -7,7 +7,7 @@ use market::framing::PacketWriter;
 use market::framing::mold_udp64::MoldHeader;
 use market::image::ImagePolicy;
 use market::itch50::{AddOrder, Head, Itch50, Message, TradingAction};
-use market::{BookBuilder, ChannelHandler, Locate, OrderBooks, Price, RetryPolicy};
+use market::{BookBuilder, ChannelHandler, Locate, OrderBooks, Price, RetryPolicy, Side};
 use order_entry::soupbin::Credentials;
 
 use super::*;
@@ -69,7 +69,7 @@ impl Play {
     fn pass(&mut self, ns: u64) {
         self.now_ns += ns;
         let (told, is_halted) = (&mut self.told, &mut self.is_halted);
-        let mut take = |book: &BookEvent| {
+        let mut take = |book: &BookEvent, _: Depth<'_>| {
             *is_halted = book.is_halted;
             assert_eq!(book.instrument.0, 0);
             told.push((book.bid.map_or(0, |(Price(price), _)| price / 100), book.is_stale));
@@ -177,7 +177,7 @@ fn halt_and_pause_are_told_with_the_book_and_end_with_trading() {
     play.bids(1, &[100]);
     for (seq, state) in (2..).zip(*b"HTPQ") {
         let _ = play.feed.on_packet(Line::A, &packet(seq, &[&action(state)]), 0);
-        play.feed.publish(0, |book| told.push(book.is_halted));
+        play.feed.publish(0, |book, _| told.push(book.is_halted));
     }
     assert_eq!(told, [true, false, true, false]);
 }
@@ -267,4 +267,25 @@ fn image_behind_which_another_message_is_lost_is_not_called_whole() {
         play.pass(MS);
     }
     assert!(play.told[1..].iter().all(|(_, is_stale)| *is_stale), "{:?}", play.told);
+}
+
+#[test]
+fn book_that_has_changed_behind_its_best_price_is_told_where_the_feed_follows_the_depth() {
+    for (follows_depth, times) in [(false, 1), (true, 3)] {
+        let mut feed = Feed::new(&[SYMBOL], &FeedConfig { books: BOOKS, follows_depth, ..FeedConfig::default() });
+        let mut told = Vec::new();
+        for (seq, cents) in (1..).zip([1_000, 999, 999]) {
+            assert!(feed.on_packet(Line::A, &packet(seq, &[&bid(SYMBOL, seq, cents)]), 0));
+            feed.publish(0, |book, depth| {
+                assert_eq!(book.bid, Some((Price::from_cents(1_000), 100)));
+                told.push(depth.levels(Side::Buy).collect::<Vec<_>>());
+            });
+        }
+        assert_eq!(told.len(), times);
+        let best = (Price::from_cents(1_000), 100, 1);
+        assert_eq!(told[0], [best]);
+        if follows_depth {
+            assert_eq!(told[2], [best, (Price::from_cents(999), 200, 2)]);
+        }
+    }
 }

@@ -3,7 +3,10 @@ use zerocopy::FromBytes;
 
 use super::*;
 use crate::Text;
-use crate::ouch::{OuchError, RejectReason};
+use crate::ouch::{
+    AiqStrategy, BboWeight, CustomerType, DiscretionPriceType, HandleInstruction, OuchError, PostOnly, PriceType,
+    RejectReason, Side, YesNo,
+};
 
 #[test]
 fn lengths_are_those_of_the_specification() {
@@ -31,9 +34,54 @@ fn options_are_their_bytes_on_the_wire() {
     let mut out = [0; 32];
     let firm = Field::Firm(Text::new("LIME").unwrap());
     let len = CancelPending { at_ns: 1.into(), user_ref: 2.into() }
-        .emit(&[firm, Field::BboWeight(crate::ouch::BboWeight(b'0'))], &mut out);
+        .emit(&[firm, Field::BboWeight(BboWeight(b'0'))], &mut out);
     assert_eq!(len, Some(13 + 2 + 6 + 3));
     assert_eq!(&out[13..24], b"\0\x09\x05\x02LIME\x02\x12\x30");
+}
+
+/// Each tag of the specification, with its length in front.
+#[test]
+fn each_option_is_its_bytes_on_the_wire() {
+    let text = |value| Text::new(value).unwrap();
+    let fields: [(Field<'_>, &[u8]); 26] = [
+        (Field::SecondaryOrderRef(0x0102_0304_0506_0708.into()), b"\x09\x01\x01\x02\x03\x04\x05\x06\x07\x08"),
+        (Field::Firm(text("LIME")), b"\x05\x02LIME"),
+        (Field::MinQuantity(300.into()), b"\x05\x03\0\0\x01\x2c"),
+        (Field::CustomerType(CustomerType::RETAIL), b"\x02\x04R"),
+        (Field::MaxFloor(100.into()), b"\x05\x05\0\0\0\x64"),
+        (Field::PriceType(PriceType::MIDPOINT_PEG), b"\x02\x06M"),
+        (Field::PegOffset((-100).into()), b"\x05\x07\xff\xff\xff\x9c"),
+        (Field::DiscretionPrice(1_000_000.into()), b"\x09\x09\0\0\0\0\0\x0f\x42\x40"),
+        (Field::DiscretionPriceType(DiscretionPriceType(b'L')), b"\x02\x0aL"),
+        (Field::DiscretionPegOffset(100.into()), b"\x05\x0b\0\0\0\x64"),
+        (Field::PostOnly(PostOnly::POST_ONLY), b"\x02\x0cP"),
+        (Field::RandomReserve(50.into()), b"\x05\x0d\0\0\0\x32"),
+        (Field::Route(text("SCAN")), b"\x05\x0eSCAN"),
+        (Field::ExpireSeconds(86_399.into()), b"\x05\x0f\0\x01\x51\x7f"),
+        (Field::TradeNow(YesNo::YES), b"\x02\x10Y"),
+        (Field::HandleInstruction(HandleInstruction::IMBALANCE_ONLY), b"\x02\x11I"),
+        (Field::BboWeight(BboWeight::UP_TO_1), b"\x02\x121"),
+        (Field::DisplayQuantity(7.into()), b"\x05\x16\0\0\0\x07"),
+        (Field::DisplayPrice(8.into()), b"\x09\x17\0\0\0\0\0\0\0\x08"),
+        (Field::GroupId(513.into()), b"\x03\x18\x02\x01"),
+        (Field::SharesLocated(YesNo::YES), b"\x02\x19Y"),
+        (Field::LocateBroker(text("BRKR")), b"\x05\x1aBRKR"),
+        (Field::Side(Side::SELL), b"\x02\x1bS"),
+        (Field::UserRefIdx(9), b"\x02\x1c\x09"),
+        (Field::AiqStrategy(AiqStrategy(b'D')), b"\x02\x1dD"),
+        (Field::AiqGroup(1.into()), b"\x03\x1e\0\x01"),
+    ];
+    assert_eq!(
+        fields.map(|(field, _)| field.tag()).as_slice(),
+        Field::LENGTHS.iter().map(|it| it.0).collect::<Vec<_>>()
+    );
+    for (field, bytes) in fields {
+        let mut out = [0; 32];
+        let len = Appendage::emit(&[field], &mut out).unwrap();
+        assert_eq!(&out[..len], [&[0, bytes.len() as u8][..], bytes].concat(), "{field:?}");
+        let read = Appendage::parse(b'O', &out[..len]).unwrap().unwrap();
+        assert_eq!(read.fields().collect::<Vec<_>>(), [field]);
+    }
 }
 
 #[test]
