@@ -1,6 +1,7 @@
 //! The configuration in the environment, which `wirepath run` sets, and the messages to the
 //! program's user.
 
+use core::ffi::c_int;
 use core::net::SocketAddrV4;
 use core::ops::RangeInclusive;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -264,6 +265,14 @@ pub(crate) fn leaves_all() -> bool {
 /// Whether systemd has started this very process with sockets (`sd_listen_fds`).
 pub(crate) fn is_activated() -> bool {
     variable("LISTEN_PID").is_some_and(|pid| pid.parse() == Ok(sys::getpid()))
+}
+
+/// Whether systemd or `inetd` has given a descriptor to this very process, to serve by it.
+pub(crate) fn is_given(fd: c_int) -> bool {
+    const FIRST_OF_SYSTEMD: c_int = 3;
+    let count = || variable("LISTEN_FDS")?.parse::<c_int>().ok();
+    let of_systemd = || is_activated() && count().is_some_and(|count| fd - FIRST_OF_SYSTEMD < count);
+    fd == 0 || (fd >= FIRST_OF_SYSTEMD && of_systemd())
 }
 
 /// Whether the environment of a test asks for a panic at `place`. A test starts its program with

@@ -14,7 +14,10 @@
 //! An engine waits for that until the program has closed the connections that have ended, because
 //! their descriptors name them, and has read what came by the old queue.
 
+use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeSet;
+use std::io;
 use std::time::Duration;
 
 use sockets::{Errno, Kind, Ready, SocketId};
@@ -193,6 +196,20 @@ fn give_up(engine: &mut Engine) -> Vec<FileId> {
     again
 }
 
+/// Whether the port of a listener's twin is among those at which the kernel has connections; also
+/// where the kernel does not say.
+fn is_among(twin: c_int, of_kernel: &io::Result<BTreeSet<u16>>) -> bool {
+    match (of_kernel, offload::name_of(twin)) {
+        (Ok(ports), Some(local)) => ports.contains(&local.port()),
+        _ => true,
+    }
+}
+
+/// Whether the kernel has connections at the port of a listener's twin.
+pub(super) fn has_kernels_connections(twin: c_int) -> bool {
+    is_among(twin, &ports_of_kernels_connections(config::system().interface_idx))
+}
+
 /// Leaves the listeners to the kernel for good at whose ports it has connections, of whichever
 /// process; all of them where it does not say. Late, because it accepts until the port is taken.
 fn leave_listeners_with_connections(engines: &mut Engines, files: &mut Vec<FileId>) {
@@ -201,11 +218,7 @@ fn leave_listeners_with_connections(engines: &mut Engines, files: &mut Vec<FileI
         let Some(engine) = engines.of(file.room()) else { return true };
         let Ok(twin) = engine.files.twin(file) else { return false };
         let Ok(socket) = engine.files.socket(file) else { return false };
-        let has_connections = || match (&of_kernel, offload::name_of(twin)) {
-            (Ok(ports), Some(local)) => ports.contains(&local.port()),
-            _ => true,
-        };
-        if socket.kind != Kind::Stream || !has_connections() {
+        if socket.kind != Kind::Stream || !is_among(twin, &of_kernel) {
             return true;
         }
         socket.backlog = None;

@@ -1,7 +1,16 @@
 //! Sockets that the program is started with: by systemd (`LISTEN_FDS`), by `inetd`, by a program
-//! that has become this one. Their options and groups are not known, connections of theirs may be
-//! open, and the kernel may have accepted further ones already: they stay with the kernel. They are
-//! listed, and a sentence says so; under the policy `refuse` the program ends.
+//! that has become this one.
+//!
+//! ```text
+//!   a listener ────────────────────┬─▶ ours from the first wait for its connections on, unless the
+//!                                  │   kernel has some by then: they would be reset
+//!   a bound datagram socket that   │
+//!   systemd or inetd has given ────┴─▶ ours from its first use on; the kernel says its options
+//!   all others ──────────────────────▶ the kernel's
+//! ```
+//!
+//! Connections of the others may be open, and their groups are not known. They are listed, and a
+//! sentence says so; under the policy `refuse` the program ends.
 //!
 //! A program that a server starts may have descriptors of the server's that it never uses. So the
 //! sentence waits until the program makes or accepts a socket, unless systemd has given it this
@@ -16,15 +25,20 @@ use std::sync::{Mutex, PoisonError};
 use sockets::Kind;
 use sockets::rules::{Role, Traffic};
 
-use super::offload;
+use super::{back, groups, offload};
 use crate::address::Family;
 use crate::config::{self, Policy};
-use crate::engine::file::{ANY, FileKind, Owner, Socket};
+use crate::engine::file::{ANY, FileKind, Owner, Socket, UNDECIDED};
+use crate::engine::options::{OptionCall, Options};
 use crate::engine::table::{self, FileId};
 use crate::engine::{self, thread};
 use crate::{process, sys};
 
 const INHERITED: &str = "it was there when the program began (systemd, inetd or exec)";
+/// The reason of a listener that systemd, for one, has started the program with because somebody
+/// has called.
+pub(super) const HAS_CONNECTIONS: &str = "it was there when the program began, and the kernel has connections at its port: \
+                                          start the program before its first caller";
 
 /// The address of the first one that the rules leave to us, until it is said.
 static UNSAID: Mutex<Option<SocketAddrV4>> = Mutex::new(None);
@@ -48,16 +62,20 @@ pub(crate) fn record() {
             continue;
         }
         let listens = sys::getsockopt_int(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Ok(1);
-        let socket = Socket {
+        let mut socket = Socket {
             place: Owner::Kernel,
             why: INHERITED,
             is_listener: listens,
+            is_inherited: true,
             has_named_port: true,
             ..Socket::new(kind, family)
         };
+        match address_of_ours(fd, kind, listens, config) {
+            Some(local) if may_become_ours(fd, &socket, local, config) => leave(&mut socket, fd),
+            local => first = first.or(local),
+        }
         let is_nonblocking = sys::fcntl(fd, libc::F_GETFL, 0).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0);
         known.push((identity, engine.files.open(fd, is_nonblocking, FileKind::Socket(socket))));
-        first = first.or_else(|| address_of_ours(fd, kind, listens, config));
     }
     drop(engine);
     let Some(address) = first else { return };
@@ -110,6 +128,33 @@ fn address_of_ours(fd: c_int, kind: Kind, listens: bool, config: &config::Config
     };
     let is_the_kernels = local.ip().is_loopback() || config.role(traffic, local, remote).role == Role::Os;
     (!is_the_kernels).then_some(local)
+}
+
+/// Whether one whose address the rules give to us can be ours when it is first used. A program may
+/// have datagram sockets of its server's that it never uses, so one is to be given to it.
+fn may_become_ours(fd: c_int, socket: &Socket, local: SocketAddrV4, config: &config::Config) -> bool {
+    match socket.kind {
+        Kind::Stream => socket.is_listener && !(config.policy == Policy::Refuse && back::has_kernels_connections(fd)),
+        Kind::Datagram => config::is_given(fd) && !local.ip().is_multicast() && offload::peer_of(fd).is_none(),
+    }
+}
+
+/// Has the first use of a socket offload it, with the options that its maker has set.
+fn leave(socket: &mut Socket, fd: c_int) {
+    (socket.place, socket.why) = (Owner::Undecided, UNDECIDED);
+    let kind = if socket.kind == Kind::Stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM };
+    if let Ok(new) = sys::socket(socket.family.number(), kind | libc::SOCK_CLOEXEC, 0) {
+        socket.options = Options::of_another_program(fd, new);
+        sys::close(new);
+    }
+    for OptionCall { level, name, value } in socket.options.clone().iter() {
+        socket.note(*level, *name, value);
+        groups::note(socket, *level, *name, value);
+    }
+    match socket.kind {
+        Kind::Stream => socket.backlog = Some(sys::backlog(fd).unwrap_or(c_int::MAX)),
+        Kind::Datagram => socket.set_left(true),
+    }
 }
 
 /// Lists a socket that has just been made of a protocol that only the kernel has.

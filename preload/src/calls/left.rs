@@ -72,7 +72,7 @@ fn unused(engine: &mut Engine) -> Vec<(FileId, SocketId)> {
 }
 
 /// The reason of a socket that was given up: before a `fork`, or for another broker.
-pub(super) const NOT_AGAIN: &str = "given up before a fork or for a new broker, and refused when it was used";
+pub(super) const NOT_AGAIN: &str = "left before a fork, by exec or for a new broker, and refused when it was used";
 
 /// Offloads a socket that was left, because this process uses it. Where that fails it stays with
 /// the kernel.

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use sockets::rules::Traffic;
 use sockets::{Errno, Kind, Options, Ready, SocketId};
 
+use super::back::has_kernels_connections;
 use super::epoll_twins::{find_reported, hear_twin, watches_of};
 use super::ports::bind_twin;
 use super::{
@@ -229,7 +230,10 @@ pub(crate) fn begin_to_accept_in(set: FileId) {
 }
 
 fn begin_to_listen(engine: &mut Engine, file: FileId, twin: c_int, backlog: c_int) -> Result<(), Errno> {
-    let family = engine.files.socket(file)?.family;
+    let &mut Socket { family, is_inherited, .. } = engine.files.socket(file)?;
+    if is_inherited && has_kernels_connections(twin) {
+        return keep(engine, file, inherited::HAS_CONNECTIONS);
+    }
     let Ok(local) = bind_twin(twin, family, ANY) else { return keep(engine, file, IPV6) };
     if !offload::is_ours(engine, file, Traffic::TcpServer, local, None)? {
         return Ok(());

@@ -64,6 +64,8 @@ pub(crate) struct Socket {
     pub(crate) unread: Option<Unread>,
     /// `listen` was called.
     pub(crate) is_listener: bool,
+    /// The program was started with it.
+    pub(crate) is_inherited: bool,
     /// The listeners of other engines for this one.
     pub(crate) replicas: Vec<Replica>,
     /// Groups.
@@ -447,6 +449,7 @@ impl Socket {
             is_left: false,
             unread: None,
             is_listener: false,
+            is_inherited: false,
             replicas: Vec::new(),
             groups,
             would_block: 0,

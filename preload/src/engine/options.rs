@@ -5,6 +5,8 @@ use core::ffi::c_int;
 
 use sockets::{Errno, Kind, Sockets};
 
+use crate::sys;
+
 /// The calls in their order, one for each option.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options(Vec<OptionCall>);
@@ -27,6 +29,19 @@ impl Options {
         self.0.push(OptionCall { level, name, value: value.to_vec() });
     }
 
+    /// Those by which a socket that another program has made differs from a new one of its kind. The
+    /// kernel does not say which groups it is in, nor whether a filter is attached to it.
+    pub(crate) fn of_another_program(fd: c_int, new: c_int) -> Self {
+        let mut options = Self::default();
+        for (level, name) in READABLE.iter().flat_map(|(level, names)| names.iter().map(|name| (*level, *name))) {
+            let [set, default] = [fd, new].map(|fd| value_of(fd, level, name));
+            if let Some(value) = set.filter(|set| default.as_ref() != Some(set)) {
+                options.push(level, name, &value);
+            }
+        }
+        options
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &OptionCall> {
         self.0.iter()
     }
@@ -40,6 +55,86 @@ impl Options {
             }
             HandledBy::Engine | HandledBy::Twin | HandledBy::Device => None,
         })
+    }
+}
+
+/// Options that a program sets before it gives a socket to another one.
+const READABLE: [(c_int, &[c_int]); 5] = [
+    (
+        libc::SOL_SOCKET,
+        &[
+            libc::SO_REUSEADDR,
+            libc::SO_REUSEPORT,
+            libc::SO_KEEPALIVE,
+            libc::SO_BROADCAST,
+            libc::SO_LINGER,
+            libc::SO_RCVBUF,
+            libc::SO_SNDBUF,
+            libc::SO_RCVTIMEO,
+            libc::SO_SNDTIMEO,
+            libc::SO_RCVLOWAT,
+            libc::SO_BINDTODEVICE,
+            libc::SO_MARK,
+            libc::SO_DONTROUTE,
+            libc::SO_NO_CHECK,
+            libc::SO_PEEK_OFF,
+            libc::SO_RXQ_OVFL,
+            libc::SO_TIMESTAMP,
+            libc::SO_TIMESTAMPNS,
+            libc::SO_TIMESTAMPING,
+            libc::SO_MAX_PACING_RATE,
+        ],
+    ),
+    (
+        libc::IPPROTO_IP,
+        &[
+            libc::IP_TOS,
+            libc::IP_TTL,
+            libc::IP_MINTTL,
+            libc::IP_PKTINFO,
+            libc::IP_RECVTOS,
+            libc::IP_RECVTTL,
+            libc::IP_RECVERR,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_TRANSPARENT,
+            libc::IP_MULTICAST_IF,
+            libc::IP_MULTICAST_TTL,
+            libc::IP_MULTICAST_LOOP,
+        ],
+    ),
+    (libc::IPPROTO_IPV6, &[libc::IPV6_RECVPKTINFO]),
+    (
+        libc::IPPROTO_TCP,
+        &[
+            libc::TCP_NODELAY,
+            libc::TCP_MAXSEG,
+            libc::TCP_CORK,
+            libc::TCP_KEEPIDLE,
+            libc::TCP_KEEPINTVL,
+            libc::TCP_KEEPCNT,
+            libc::TCP_SYNCNT,
+            libc::TCP_LINGER2,
+            libc::TCP_DEFER_ACCEPT,
+            libc::TCP_USER_TIMEOUT,
+            libc::TCP_CONGESTION,
+            libc::TCP_FASTOPEN,
+            libc::TCP_SAVE_SYN,
+        ],
+    ),
+    (libc::IPPROTO_UDP, &[libc::UDP_CORK, UDP_GRO]),
+];
+
+/// The value of an option, as it is to be set.
+fn value_of(fd: c_int, level: c_int, name: c_int) -> Option<Vec<u8>> {
+    let mut bytes = [0; 16];
+    let len = sys::getsockopt(fd, level, name, &mut bytes).ok()?;
+    let value = &bytes[..len];
+    match (level, name, number(value)) {
+        // Linux doubles what is set (`sock_set_rcvbuf`).
+        (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_SNDBUF, Some(doubled)) => {
+            Some((doubled / 2).to_ne_bytes().to_vec())
+        }
+        _ => Some(value.to_vec()),
     }
 }
 

@@ -11,6 +11,7 @@ mod handlers;
 mod helpers;
 mod hostile;
 mod idle;
+mod inherited;
 mod places;
 mod rights;
 

@@ -139,9 +139,12 @@ fn sentences_of_a_daemon_are_in_its_log() {
     }
 }
 
-/// Starts a program with a listener, as systemd does: ADDRESS SETTINGS... BODY.
+/// Starts a program with a socket that is connected, which stays the kernel's: ADDRESS SETTINGS...
+/// BODY.
 const ACTIVATES: &str = "import os, socket, sys
-made = socket.create_server((sys.argv[1], 7300))
+made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+made.bind((sys.argv[1], 7300))
+made.connect((sys.argv[1], 7301))
 if made.fileno() != 3: os.dup2(made.fileno(), 3)
 os.set_inheritable(3, True)
 settings = dict(word.split('=', 1) for word in sys.argv[2:-1])
@@ -155,7 +158,7 @@ fn socket_that_a_program_is_started_with_is_said_and_refused() {
     let Some(wire) = wire(test, &["python3"]) else { return };
     let (preload, interface) = (format!("LD_PRELOAD={}", library().display()), format!("WIREPATH_INTERFACE={NEAR}"));
     let body = "import os, socket, sys\n\
-                listener = socket.socket(fileno=3)\n\
+                given = socket.socket(fileno=3)\n\
                 print('ran', flush=True)\n\
                 if 'makes' in os.environ: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n";
     let run = |address: &str, settings: &[&str]| {
