@@ -165,6 +165,7 @@ pass_through! {
     fn setresuid(user: libc::uid_t, effective: libc::uid_t, saved: libc::uid_t) -> c_int,
         libc::SYS_setresuid, [user, effective, saved];
     fn chroot(path: *const c_char) -> c_int, libc::SYS_chroot, [path];
+    fn capset(header: *mut c_void, sets: *const c_void) -> c_int, libc::SYS_capset, [header, sets];
     fn pthread_cancel(thread: libc::pthread_t) -> c_int, NO_CALL, [thread];
     fn sigaction(signal: c_int, action: *const libc::sigaction, before: *mut libc::sigaction) -> c_int, NO_CALL, [signal, action, before];
     fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int, NO_CALL, [entries, parameters];

@@ -1,5 +1,5 @@
-//! A program that gives up rights: a server that root starts, and that becomes another user, or
-//! goes into a `chroot`, before it waits for connections.
+//! A program that gives up rights: a server that root starts, and that becomes another user, drops
+//! its capabilities, or goes into a `chroot`, before it waits for connections.
 //!
 //! ```text
 //!   without a broker: each flow takes the rights  │ before they go, a worker takes up the sockets
@@ -27,11 +27,16 @@ use crate::{config, process, sys};
 /// The rights that a program is about to give up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RightsLoss {
-    /// Those of the user root.
-    RootUser,
+    /// Those of the user root, or the capabilities that steering takes.
+    RootsRights,
     /// What is outside of the new root directory.
     RootDirectory,
 }
+
+const NET_ADMIN: u64 = 1 << 12;
+const NET_RAW: u64 = 1 << 13;
+/// The capabilities of which each flow takes one without a broker.
+pub(crate) const STEERING: u64 = NET_ADMIN | NET_RAW;
 
 /// The reason of a socket that is made afterwards.
 pub(super) const GIVEN_UP: &str = "made after the program has given up root's rights, and no broker steers for it";
@@ -47,14 +52,14 @@ pub(crate) fn about_to_lose(loss: RightsLoss) {
     }
     let idle: Vec<FileId> = engine::all().iter().flat_map(|number| engine::enter_at(number).files.idle()).collect();
     match (config::broker(), loss) {
-        (Some(_), RightsLoss::RootUser) => (),
+        (Some(_), RightsLoss::RootsRights) => (),
         (Some(_), RightsLoss::RootDirectory) => {
             if process::is_no_child() || !idle.is_empty() {
                 engine::all().iter().for_each(|number| offload::open_while_allowed(&mut engine::enter_at(number)));
             }
         }
         (None, _) => {
-            MAY_HAVE_LOST.fetch_or(loss == RightsLoss::RootUser, Ordering::Relaxed);
+            MAY_HAVE_LOST.fetch_or(loss == RightsLoss::RootsRights, Ordering::Relaxed);
             if process::is_childless_child() {
                 idle.into_iter().filter(is_a_workers).for_each(listener::take_up_idle);
             }
@@ -72,8 +77,6 @@ fn is_a_workers(file: &FileId) -> bool {
 /// Whether no further flow can be steered to an engine that is open. One load, until the process
 /// has given up rights; then a system call.
 pub(super) fn are_lost(engine: &Engine) -> bool {
-    const NET_ADMIN: u64 = 1 << 12;
-    const NET_RAW: u64 = 1 << 13;
     if !MAY_HAVE_LOST.load(Ordering::Relaxed) || !engine.is_open() || config::broker().is_some() {
         return false;
     }

@@ -111,11 +111,12 @@ fn haproxy_in_a_chroot_and_as_another_user_has_its_callers_past_the_kernel() {
     assert!(said.contains("made after the program has given up root's rights"), "{said}");
 }
 
-/// Listens, becomes `nobody`, and connects to the far end for each caller.
+/// Listens, becomes `nobody` or drops its capabilities, and connects to the far end for each caller.
 const CALLS_OUT: &str = "
-import os, socket, sys
+import ctypes, os, socket, sys
 server = socket.create_server(('0.0.0.0', 7332))
-os.setuid(65534)
+if sys.argv[2] == 'setuid': os.setuid(65534)
+else: assert ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()) == 0
 while True:
     caller, _ = server.accept()
     far = socket.socket()
@@ -128,10 +129,21 @@ while True:
 
 #[test]
 fn program_that_has_given_up_its_rights_keeps_its_listener_and_connects_by_the_kernel() {
-    let test = "program_that_has_given_up_its_rights_keeps_its_listener_and_connects_by_the_kernel";
+    keeps_its_listener("program_that_has_given_up_its_rights_keeps_its_listener_and_connects_by_the_kernel", "setuid");
+}
+
+#[test]
+fn program_that_has_dropped_its_capabilities_keeps_its_listener_and_connects_by_the_kernel() {
+    keeps_its_listener(
+        "program_that_has_dropped_its_capabilities_keeps_its_listener_and_connects_by_the_kernel",
+        "capset",
+    );
+}
+
+fn keeps_its_listener(test: &str, gives_up_by: &str) {
     let Some(wire) = wire(test, &["python3"]) else { return };
     echo(&wire);
-    let _server = start(&wire, "python3", &["-c", CALLS_OUT, &THEIRS.to_string()]);
+    let _server = start(&wire, "python3", &["-c", CALLS_OUT, &THEIRS.to_string(), gives_up_by]);
     wait_until("it listens", || is_listening(&wire.near, 7_332));
     let mut stream = call(&wire.far, 7_332).unwrap();
     stream.write_all(b"there and back").unwrap();
