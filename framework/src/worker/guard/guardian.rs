@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use super::resets::{ResetConnection, ResetOutcome, Resets};
 use super::socket::{self, ANY_INTERFACE, PacketSocket, Pidfd};
-use crate::counters::{is_trusted, printable, user_of_process};
+use crate::counters::{is_trusted, printable, remove_left_by, user_of_process};
 use crate::pipeline::tcp::roster::{OpenConnection, Rostered, process_started};
 
 /// Interval between two scans for new rosters, and for a worker that has ended while its process
@@ -165,7 +165,7 @@ impl Guardian {
         self.watched.len()
     }
 
-    /// Waits for the process to end. Reports each worker that leaves connections behind, each
+    /// Waits for the process to end, and removes the shared files that it leaves. Reports each worker that leaves connections behind, each
     /// roster for whose connections no frames can be sent (once), and each time that new rosters
     /// can no longer be listed.
     ///
@@ -212,6 +212,8 @@ impl Guardian {
             // If such a thread panicked, it has printed the panic.
             let _ = ending.join();
         }
+        // Where that fails, the next start of its user removes them.
+        let _ = remove_left_by(&self.directory, self.pid, |user| self.is_believed(user));
         match failures {
             0 => looked.map_err(GuardError::Rosters),
             workers => Err(GuardError::PeersNotReset { workers }),
@@ -598,6 +600,36 @@ mod tests {
         let started = process_started(std::process::id()).unwrap();
         let _ = sign(&path, std::process::id(), started - 1);
         assert_eq!(Guardian::new(directory.path(), &Target::Pid(std::process::id())).unwrap().rosters(), 0);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "starts a process")]
+    fn shared_files_of_a_killed_process_go_with_its_guardian_and_no_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let sleeper = Sleeper::new(&mut sleep());
+        let pid = sleeper.0.id();
+        let left = |name: &str, word: &[u8; 8]| {
+            let path = directory.path().join(name);
+            fs::write(&path, word).unwrap();
+            path
+        };
+        let its = [
+            left(&format!("test.{pid}.counters"), b"wirepath"),
+            left(&format!("test.{pid}-2.tap"), b"wire-tap"),
+            left(&format!("test.{pid}.sockets"), b"wiresock"),
+        ];
+        let others = [
+            left(&format!("test.{}.counters", pid + 1), b"wirepath"),
+            left(&format!("notes.{pid}.counters"), b"anything"),
+            left(&format!("alive.{pid}.sockets"), b"wiresock"),
+        ];
+        let locked = File::open(&others[2]).unwrap();
+        locked.lock().unwrap();
+        let Some(guardian) = guardian(directory.path(), pid) else { return };
+        drop(sleeper);
+        guardian.watch(|_| ()).unwrap();
+        assert_eq!(its.map(|path| path.exists()), [false; 3]);
+        assert_eq!(others.map(|path| path.exists()), [true; 3]);
     }
 
     /// None if this user may not send frames; `new` then reports that at once.
