@@ -62,7 +62,7 @@ pub(crate) use directory::Access;
 pub(crate) use layout::store_text;
 pub(crate) use memory::WordsHandle;
 pub(crate) use publish::{
-    Content, Publication, Shared, is_stale, is_trusted, open_foreign, remove_foreign, remove_left_by, shared_files,
-    shared_files_of, since_epoch_ns,
+    Content, FOUND_BY_GUARDIAN, Publication, Shared, is_stale, is_trusted, open_foreign, remove_foreign,
+    remove_left_by, shared_files, shared_files_of, since_epoch_ns,
 };
 pub(crate) use snapshot::read_text;

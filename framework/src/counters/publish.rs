@@ -45,7 +45,7 @@ const LOOKED_AT_MAX: usize = 4_096;
 const REMOVED_MAX: usize = 64;
 /// The age from which open connections of another application's dead process are removed: a
 /// guardian has found younger ones by then, and reads them when their process dies.
-const FOUND_BY_GUARDIAN: Duration = Duration::from_secs(10);
+pub(crate) const FOUND_BY_GUARDIAN: Duration = Duration::from_secs(10);
 
 /// The directory of shared files: `WIREPATH_SHM`, or else `/dev/shm/wirepath`. A program with
 /// privileges that its user may lack (setuid, file capabilities) ignores the environment.

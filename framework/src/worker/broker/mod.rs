@@ -34,6 +34,7 @@ mod error;
 mod flows;
 mod forward;
 mod leaving;
+mod leftovers;
 mod listener;
 mod owners;
 mod port;

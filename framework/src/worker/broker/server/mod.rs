@@ -18,6 +18,7 @@ use super::error::{BrokerError, Refusal};
 use super::flows::{ClientId, FlowTable, RuleBudget, Sharing, is_port};
 use super::forward::Forwarder;
 use super::leaving::LeavingPorts;
+use super::leftovers::Leftovers;
 use super::listener::Listener;
 use super::port::{self, LendingPort, OpenPort};
 use super::refusals::{OF_A_STRANGER, RefusalLines};
@@ -67,6 +68,7 @@ pub struct Broker {
     /// Sockets that clients have shown.
     claims: Claims,
     closer: Closer,
+    leftovers: Leftovers,
     /// Passes frames on, if the queues are not lent.
     forwarder: Option<Forwarder>,
     /// Flows whose clients have lost them, and whose rules are to be removed.
@@ -172,6 +174,7 @@ impl Broker {
             flows: FlowTable::new(sharing, budget),
             claims: Claims::default(),
             closer: Closer::default(),
+            leftovers: Leftovers::new(),
             forwarder,
             ended: EndedFlows::default(),
             leaving: LeavingPorts::default(),
@@ -384,6 +387,7 @@ impl Broker {
             self.ended.add(queue, lost);
         }
         if client.lent.is_some() {
+            self.leftovers.remove_later(client.peer.pid, client.peer.uid);
             self.say(&format!("{} has ended, and its queue is free", client.name()), report);
         }
         let sockets = [client.icmp_errors.map(OwnedFd::from), client.lent.as_mut().and_then(Lent::take_socket)];
