@@ -25,7 +25,7 @@ use crate::abi::stdio::{self, StreamTable};
 use crate::config::StandardError;
 use crate::engine::file::{self, OpenFiles};
 use crate::engine::group::{EngineMask, Engines};
-use crate::engine::table::FileId;
+use crate::engine::table::{ENGINES_MAX, FileId};
 use crate::engine::{sets, table, thread};
 use crate::sys::SharedFlag;
 use crate::{background, calls, config, engine, heap, log, sys};
@@ -155,19 +155,21 @@ fn say_that_a_connection_ends() {
 fn send_the_rest() {
     let began = Instant::now();
     let (mut last, mut left) = (began, engine::all());
-    let mut quiet = QUIET_AT_EXIT;
+    let (mut quiet, mut occupied) = (QUIET_AT_EXIT, Occupied::default());
     while last.elapsed() < quiet && began.elapsed() < LONGEST_EXIT && left != EngineMask::NONE {
         for number in left.iter() {
             let Some(mut engine) = engine::try_enter_at(number) else {
                 // Another thread is in there, usually our own in the background, and soon leaves.
-                if began.elapsed() < ENTERED_WITHIN {
-                    last = Instant::now();
-                    std::thread::yield_now();
-                } else {
+                let now = Instant::now();
+                if occupied.is_for_long(number, now) {
                     left = left.without(number);
+                } else {
+                    last = now;
+                    std::thread::yield_now();
                 }
                 continue;
             };
+            occupied.end(number);
             engine.send_ends();
             if engine.turn() > 0 {
                 last = Instant::now();
@@ -203,6 +205,27 @@ const QUIET_AT_EXIT: Duration = Duration::from_millis(20);
 /// How long an exiting process waits for a thread that is in an engine; one that the program has
 /// stopped would never leave.
 const ENTERED_WITHIN: Duration = Duration::from_millis(500);
+
+/// Since when an exiting process has not come into each engine. A thread that calls again and again
+/// is in its engine nearly each time, and leaves it in between.
+#[derive(Default)]
+struct Occupied([Option<Instant>; ENGINES_MAX]);
+
+impl Occupied {
+    /// Another thread is in this engine; whether one has been for as long as none that runs.
+    fn is_for_long(&mut self, engine: usize, now: Instant) -> bool {
+        let since = self.0.get_mut(engine).map(|since| *since.get_or_insert(now));
+        since.is_none_or(|since| now.saturating_duration_since(since) >= ENTERED_WITHIN)
+    }
+
+    /// We have come in.
+    fn end(&mut self, engine: usize) {
+        if let Some(since) = self.0.get_mut(engine) {
+            *since = None;
+        }
+    }
+}
+
 /// The longest delay of an exit.
 const LONGEST_EXIT: Duration = Duration::from_secs(2);
 
@@ -452,5 +475,22 @@ pub(crate) fn forget_range(first: c_uint, last: c_uint) {
     for fd in fds {
         about_to_close(fd);
         forget(fd);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On a busy machine an exit takes longer than a thread that has stopped is waited for.
+    #[test]
+    fn engine_that_was_entered_in_between_is_not_occupied_for_long() {
+        let (mut occupied, begin) = (Occupied::default(), Instant::now());
+        assert!(!occupied.is_for_long(3, begin));
+        occupied.end(3);
+        let later = begin + 2 * ENTERED_WITHIN;
+        assert!(!occupied.is_for_long(3, later));
+        assert!(!occupied.is_for_long(0, later), "another one");
+        assert!(occupied.is_for_long(3, later + ENTERED_WITHIN));
     }
 }
