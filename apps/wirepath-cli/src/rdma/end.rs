@@ -65,6 +65,8 @@ pub(super) struct End {
     memory: Buffer,
     mr: Mr,
     mtu: Mtu,
+    /// Bytes of a message.
+    size: u32,
     psn: Psn,
     /// Of the packets of a NIC.
     traffic_class: u8,
@@ -96,9 +98,7 @@ impl End {
     ) -> Result<Self, Box<dyn Error>> {
         let (psn, is_asked_for) = (first_psn(), choice.is_asked_for);
         let Opened { mut carried, carrier, why, via, mtu } = open_carrier(options, choice, psn, stop)?;
-        if service == Service::Ud && options.size > mtu.bytes() {
-            return Err(format!("a datagram is one packet, of up to {mtu} bytes on this link: choose --size").into());
-        }
+        check_size(service, options.size, mtu)?;
         let device = carried.provider_mut();
         let pd = device.create_pd()?;
         let cq = device.create_cq(2 * (RECEIVES + depth))?;
@@ -142,6 +142,7 @@ impl End {
             memory,
             mr,
             mtu,
+            size: options.size,
             psn,
             traffic_class: options.traffic_class,
             stop: stop.clone(),
@@ -181,6 +182,7 @@ impl End {
     /// Leads the queue pair to RTS.
     pub(super) fn connect(&mut self, peer: &PeerQp, path: Path) -> Result<(), Box<dyn Error>> {
         self.mtu = self.mtu.min(peer.mtu);
+        check_size(self.service, self.size, self.mtu)?;
         let usual = QpAttributes::connection(path, peer.qpn);
         let connection = QpAttributes {
             mtu: Some(self.mtu),
@@ -372,7 +374,8 @@ impl End {
     pub(super) fn post_at(&mut self, operation: SendOperation, at: usize, len: u32) -> Result<(), Box<dyn Error>> {
         let (qp, address) = (self.qp, self.remote_at(at).address);
         let sge = [Sge { address, len, lkey: self.mr.key }];
-        Ok(self.device().post_send(qp, &SendRequest::new(0, operation, Data::Sges(&sge)))?)
+        let request = SendRequest { destination: self.destination, ..SendRequest::new(0, operation, Data::Sges(&sge)) };
+        Ok(self.device().post_send(qp, &request)?)
     }
 
     /// Posts a receive into a part of our memory.
@@ -422,12 +425,14 @@ impl End {
     }
 
     /// Answers on until nothing has come for longer than a peer waits before it sends again: it may
-    /// lack our last acknowledgment, and Linux rxe asks for that for ever.
+    /// lack our last acknowledgment, and Linux rxe asks for that for ever. Frames that go by TCP
+    /// may not have left.
     pub(super) fn linger(&mut self) {
         let (begun, mut heard, mut packets) = (Instant::now(), Instant::now(), self.counters().packets_rx);
         let is_over = |heard: Instant| heard.elapsed() >= QUIET_SPAN || begun.elapsed() >= LINGER_MAX;
         // A NIC answers without us, for as long as its queue pair is there.
-        while self.service.transport() == Transport::Rc && !is_over(heard) && !self.is_stopping() {
+        let has_rest = self.service.is_reliable() || self.carrier == Carrier::FramedTcp;
+        while has_rest && !is_over(heard) && !self.is_stopping() {
             self.turn();
             let now = self.counters().packets_rx;
             if now != packets {
@@ -443,19 +448,12 @@ impl End {
 
     /// Bytes in front of a message in memory: those of the header of a datagram.
     pub(super) fn header_len(&self) -> usize {
-        if self.is_datagram() { GRH_LEN } else { 0 }
-    }
-
-    /// The beginning of our memory, or behind the header of datagrams.
-    fn sge(&self, len: u32) -> Sge {
-        Sge { address: self.mr.address + self.header_len() as u64, len, lkey: self.mr.key }
+        self.service.header_len()
     }
 
     /// Posts a request from, or into, the beginning of our memory.
     pub(super) fn post(&mut self, operation: SendOperation, len: u32) -> Result<(), Box<dyn Error>> {
-        let (qp, sge) = (self.qp, [self.sge(len)]);
-        let request = SendRequest { destination: self.destination, ..SendRequest::new(0, operation, Data::Sges(&sge)) };
-        Ok(self.device().post_send(qp, &request)?)
+        self.post_at(operation, self.header_len(), len)
     }
 
     /// Posts a receive of `len` bytes, behind the header of a datagram at `at`.
@@ -624,14 +622,12 @@ fn open_port(via: &str, options: &EndOptions, psn: Psn, stop: &StopFlag) -> Resu
     RocePort::open(via, &options)
 }
 
-impl Service {
-    const fn transport(self) -> Transport {
-        match self {
-            Self::Rc | Self::Srq => Transport::Rc,
-            Self::Uc => Transport::Uc,
-            Self::Ud => Transport::Ud,
-        }
+/// Whether a message fits where it must be one packet.
+fn check_size(service: Service, size: u32, mtu: Mtu) -> Result<(), String> {
+    if service == Service::Ud && size > mtu.bytes() {
+        return Err(format!("a datagram is one packet, of up to {mtu} bytes between these ends: choose --size"));
     }
+    Ok(())
 }
 
 fn init(service: Service) -> QpAttributes {

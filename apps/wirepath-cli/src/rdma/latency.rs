@@ -57,11 +57,17 @@ impl Turns {
 }
 
 /// Plays as the client.
-pub(super) fn ask(turns: Turns, peer: Ipv4Addr, options: &EndOptions, stop: &StopFlag) -> Result<(), Box<dyn Error>> {
+pub(super) fn ask(
+    turns: Turns,
+    peer: Ipv4Addr,
+    (options, service): (&EndOptions, Service),
+    stop: &StopFlag,
+) -> Result<(), Box<dyn Error>> {
     let open = |choice| -> Result<_, Box<dyn Error>> {
-        let mut game = Game::open(turns, options, choice, stop)?;
+        let mut game = Game::open(turns, (options, service), choice, stop)?;
         let path = game.end.path(peer)?;
-        let ours = PerftestAddress { srqn: mark(turns as u8, game.end.carrier()).into(), ..game.address(&path) };
+        let srqn = mark(turns as u8, service, game.end.carrier()).into();
+        let ours = PerftestAddress { srqn, ..game.address(&path) };
         Ok((game, path, ours))
     };
     let (mut game, mut path, mut ours) = open(Choice::of_client(options, peer))?;
@@ -94,16 +100,16 @@ pub(super) fn serve(
     turns: Turns,
     mut connection: Connection,
     (theirs, mtu): (PerftestAddress, Mtu),
-    options: &EndOptions,
+    (options, service): (&EndOptions, Service),
     choice: Choice,
     stop: &StopFlag,
 ) -> Result<(), Box<dyn Error>> {
-    let mut game = Game::open(turns, options, choice, stop)?;
+    let mut game = Game::open(turns, (options, service), choice, stop)?;
     let theirs = agree(&game.end, theirs, &mut connection)?;
     let peer = transfer::peer_qp(&theirs, mtu)?;
     let path = game.end.path(peer.address)?;
     game.end.connect(&peer, path)?;
-    let ours = PerftestAddress { srqn: mark(0, game.end.carrier()).into(), ..game.address(&path) }.encode();
+    let ours = PerftestAddress { srqn: mark(0, service, game.end.carrier()).into(), ..game.address(&path) }.encode();
     connection.write(&ours)?;
     game.end.join(&mut connection)?;
     for _ in 0..MEETINGS {
@@ -154,9 +160,14 @@ struct Game<'a> {
 }
 
 impl<'a> Game<'a> {
-    fn open(turns: Turns, options: &'a EndOptions, choice: Choice, stop: &StopFlag) -> Result<Self, Box<dyn Error>> {
-        let received_at = PAGE.max(options.size as usize);
-        let mut end = End::open(options, Service::Rc, (2 * received_at as u32, 1), choice, stop)?;
+    fn open(
+        turns: Turns,
+        (options, service): (&'a EndOptions, Service),
+        choice: Choice,
+        stop: &StopFlag,
+    ) -> Result<Self, Box<dyn Error>> {
+        let received_at = PAGE.max(service.header_len() + options.size as usize);
+        let mut end = End::open(options, service, (2 * received_at as u32, 1), choice, stop)?;
         if turns == Turns::Send {
             for _ in 0..options.count.min(RECEIVES) {
                 end.post_recv(received_at, options.size)?;

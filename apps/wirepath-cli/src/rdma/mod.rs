@@ -23,10 +23,12 @@ mod udaddy;
 mod via;
 
 use std::error::Error;
+use std::fmt;
 use std::net::Ipv4Addr;
 
 use ::rdma::out_of_band::EXCHANGE_PORT;
-use ::rdma::roce::Mtu;
+use ::rdma::roce::{GRH_LEN, Mtu};
+use ::rdma::wire::opcode::Transport;
 use clap::{Args, Subcommand, ValueEnum};
 use wirepath::worker::StopFlag;
 
@@ -42,6 +44,7 @@ const SIZE_MAX: u32 = 64 << 20;
     wirepath rdma write 10.0.0.1 --via eth1 --size 64            each WRITE from post to completion\n  \
     wirepath rdma read 10.0.0.1 --via eth1 --depth 16            sixteen READs at once\n  \
     wirepath rdma send --serve --via eth1 --latency              the peer is ib_send_lat\n  \
+    wirepath rdma send 10.0.0.1 --via eth1 --service ud          the peer is ib_send_bw -c UD\n  \
     wirepath rdma pingpong 10.0.0.1 --via eth1                   the peer is ibv_rc_pingpong -g INDEX\n  \
     wirepath rdma pingpong --serve --via eth1 --service ud       the peer is ibv_ud_pingpong -g INDEX\n  \
     wirepath rdma pingpong 10.0.0.1 --via eth1 --cm              the peer is rping -s -V\n  \
@@ -88,6 +91,10 @@ pub(crate) struct TransferOptions {
     /// message is half a round trip. A server does as a client of wirepath says
     #[arg(long, conflicts_with_all = ["depth", "cm"])]
     latency: bool,
+    /// The service: of send all, of write rc and uc; perftest's -c UC and -c UD, and --use-srq. A
+    /// server does as a client of wirepath says
+    #[arg(long, value_enum, default_value_t = Service::Rc, conflicts_with = "cm")]
+    service: Service,
 }
 
 /// What a game needs beside that.
@@ -111,6 +118,58 @@ pub(crate) enum Service {
     Ud,
     /// A reliable connection with a shared receive queue
     Srq,
+}
+
+impl Service {
+    /// Whether it has what is measured: perftest has no more either.
+    fn check(self, operation: Operation) -> Result<(), &'static str> {
+        match (operation, self) {
+            (_, Self::Rc) | (Operation::Send, _) | (Operation::Write, Self::Uc) => Ok(()),
+            _ => Err("--service uc is of send and write, and ud and srq are of send alone"),
+        }
+    }
+
+    /// That of a server, whose client has named this one.
+    fn of_client(self, client: Self) -> Result<Self, String> {
+        match self {
+            // Where receives come from is this end's own affair.
+            _ if self.transport() == client.transport() => Ok(self),
+            Self::Rc => Ok(client),
+            _ => Err(format!("the peer speaks {client}, and --service says {self}: give both ends the same")),
+        }
+    }
+
+    /// Whether what is lost is sent again.
+    fn is_reliable(self) -> bool {
+        self.transport() == Transport::Rc
+    }
+
+    const fn transport(self) -> Transport {
+        match self {
+            Self::Rc | Self::Srq => Transport::Rc,
+            Self::Uc => Transport::Uc,
+            Self::Ud => Transport::Ud,
+        }
+    }
+
+    /// Bytes in front of a message in memory: those of the header of a datagram.
+    const fn header_len(self) -> usize {
+        match self {
+            Self::Ud => GRH_LEN,
+            Self::Rc | Self::Uc | Self::Srq => 0,
+        }
+    }
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rc => "rc",
+            Self::Uc => "uc",
+            Self::Ud => "ud",
+            Self::Srq => "srq",
+        })
+    }
 }
 
 /// What both ends need.
@@ -216,6 +275,7 @@ pub(crate) fn run(options: &RdmaOptions) -> Result<(), Box<dyn Error>> {
         Verb::Books(options) => return books::run(options, &StopFlag::on_signals()?),
         Verb::Pingpong(options) => return pingpong::run(options, &StopFlag::on_signals()?),
     };
+    options.service.check(operation)?;
     let stop = StopFlag::on_signals()?;
     if options.end.cm {
         return match operation {

@@ -4,6 +4,8 @@
 use ::rdma::cable::Carrier;
 use ::rdma::roce::Buffer;
 
+use super::Service;
+
 /// Messages in a row that have different bytes, where they are not too long for it.
 const MESSAGES: usize = 16;
 const LONG: usize = 4 << 20;
@@ -12,31 +14,39 @@ pub(super) const OFFERED: u8 = 0x80;
 
 /// What the program at an end says to one of its own, in a field that others send as 0 and ignore:
 /// only such peers send what [`Pattern`] expects. The lower bits are a [`Mark`].
-const MARK: u16 = 0x5740;
-const MARK_MASK: u32 = 0x1f;
+const MARK: u16 = 0x5700;
+const MARK_MASK: u32 = 0x7f;
 
 /// What an end says to one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     /// What is going to be done, below 8.
     pub(super) what: u8,
+    /// Over which service, of a test of one verb.
+    pub(super) service: Service,
     /// What is to carry the packets.
     pub(super) carrier: Carrier,
 }
 
+/// The services by their numbers in a mark, behind 0, which is none.
+const SERVICES: [Service; 3] = [Service::Ud, Service::Rc, Service::Uc];
+
 /// The carriers by their numbers in a mark.
 const CARRIERS: [Carrier; 3] = [Carrier::RoceV2, Carrier::SharedMemory, Carrier::FramedTcp];
 
-/// The mark, with what is going to be done over what.
-pub(super) fn mark(what: u8, carrier: Carrier) -> u16 {
+/// The mark, with what is going to be done over what. A shared receive queue is no matter of the
+/// peer's.
+pub(super) fn mark(what: u8, service: Service, carrier: Carrier) -> u16 {
     let number = CARRIERS.iter().position(|known| *known == carrier).unwrap_or(0);
-    MARK | (number as u16) << 3 | u16::from(what & 7)
+    let service = SERVICES.iter().position(|known| *known == service).unwrap_or(1) + 1;
+    MARK | (service as u16) << 5 | (number as u16) << 3 | u16::from(what & 7)
 }
 
 /// What a peer of ours says; `None` of another program.
 pub(super) fn marked(field: u32) -> Option<Mark> {
     let bits = (field & !MARK_MASK == u32::from(MARK)).then_some(field & MARK_MASK)?;
-    Some(Mark { what: (bits & 7) as u8, carrier: *CARRIERS.get((bits >> 3) as usize)? })
+    let service = *SERVICES.get(((bits >> 5) as usize).checked_sub(1)?)?;
+    Some(Mark { what: (bits & 7) as u8, service, carrier: *CARRIERS.get((bits >> 3 & 3) as usize)? })
 }
 
 /// The bytes of a message.
@@ -53,6 +63,15 @@ impl Pattern {
     const fn beginning_with(byte: u8) -> Self {
         // The inverse of 37 modulo 256.
         Self(byte.wrapping_sub(1).wrapping_mul(173))
+    }
+
+    /// Those of the message in memory, of which it is not known how many before it were lost.
+    pub(super) fn found(memory: &Buffer, at: usize) -> Result<Self, String> {
+        let mut first = [0];
+        memory.read(at, &mut first);
+        let found = Self::beginning_with(first[0]);
+        let is_known = usize::from(found.0) < MESSAGES;
+        if is_known { Ok(found) } else { Err(format!("byte 0 is {:#04x}, with which no message begins", first[0])) }
     }
 
     /// Other bytes, by a number of their own.
@@ -134,7 +153,9 @@ mod tests {
         assert_eq!(ours.compare(&memory, 0, LEN), Ok(LEN as u64));
         assert!(other.compare(&memory, 0, LEN).is_err());
         assert_eq!(ours.compare(&memory, 1, LEN - 1).unwrap_err(), "byte 0 of 2999 is 0x77, and was sent as 0x70");
+        assert_eq!(Pattern::found(&memory, 0), Ok(ours));
         ours.spoil(&memory, 0, LEN);
+        assert!(Pattern::found(&memory, 0).is_err(), "nobody has sent it");
         ours.fill(&memory, 0, LEN - 1);
         assert!(ours.compare(&memory, 0, LEN).unwrap_err().starts_with("byte 2999 of 3000"));
         assert_eq!(Pattern::beginning_with(ours.byte(0)), ours);
@@ -161,9 +182,11 @@ mod tests {
 
     #[test]
     fn mark_is_no_number_that_another_program_sends() {
-        for carrier in CARRIERS {
-            assert_eq!(marked(mark(3, carrier).into()), Some(Mark { what: 3, carrier }));
+        for (carrier, service) in CARRIERS.into_iter().flat_map(|carrier| SERVICES.map(|service| (carrier, service))) {
+            assert_eq!(marked(mark(3, service, carrier).into()), Some(Mark { what: 3, service, carrier }));
         }
-        assert_eq!([0, 0x15_7543, 0x575f].map(marked), [None; 3], "nothing, too high, no such carrier");
+        assert_eq!(mark(3, Service::Srq, Carrier::RoceV2), mark(3, Service::Rc, Carrier::RoceV2));
+        let others = [0, 0x15_7543, 0x575f, 0x5703];
+        assert_eq!(others.map(marked), [None; 4], "nothing, too high, no such carrier, no such service");
     }
 }

@@ -118,7 +118,12 @@ impl Game<'_> {
 }
 
 fn address(end: &End, path: &Path) -> PingpongAddress {
-    PingpongAddress { lid: mark(0, end.carrier()), qpn: end.qpn(), psn: end.psn(), gid: gid(End::address(path)) }
+    PingpongAddress {
+        lid: mark(0, Service::Rc, end.carrier()),
+        qpn: end.qpn(),
+        psn: end.psn(),
+        gid: gid(End::address(path)),
+    }
 }
 
 /// Tells the peer our queue pair, as often as its program reads one.

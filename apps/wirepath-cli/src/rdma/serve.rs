@@ -5,11 +5,12 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use ::rdma::out_of_band::DONE;
 use ::rdma::out_of_band::perftest::{self, PerftestAddress};
 use ::rdma::port::mtu_of;
-use ::rdma::roce::{CompletionKind, Mtu};
+use ::rdma::roce::{Buffer, CompletionKind, Mtu};
 use wirepath::worker::StopFlag;
 
 use super::carried::cable_path;
@@ -25,23 +26,24 @@ use super::{EndOptions, Operation, Service, TransferOptions, via};
 /// the operation matters.
 pub(super) fn run(
     operation: Operation,
-    TransferOptions { end: options, latency: is_latency }: &TransferOptions,
+    TransferOptions { end: options, latency: is_latency, service }: &TransferOptions,
     stop: &StopFlag,
 ) -> Result<(), Box<dyn Error>> {
-    let receives = Receives::new(options.size as usize);
     let mut connection = Connection::accept(options.exchange_port(), stop)?;
     let mtu = mtu_to_offer(options, &connection)?;
     let (theirs, their_mtu) = greet(&mut connection, mtu)?;
     let marked = marked(theirs.srqn);
     let (choice, options) = Choice::of_server(options, marked.map(|mark| mark.carrier), &connection)?;
+    let service = marked.map_or(Ok(*service), |mark| service.of_client(mark.service))?;
     let turns = match marked {
         Some(mark) => Turns::of_mark(mark.what),
         None => Turns::of(operation).filter(|_| *is_latency),
     };
     if let Some(turns) = turns {
-        return latency::serve(turns, connection, (theirs, their_mtu.min(mtu)), &options, choice, stop);
+        return latency::serve(turns, connection, (theirs, their_mtu.min(mtu)), (&options, service), choice, stop);
     }
-    let mut end = End::open(&options, Service::Rc, (receives.end() as u32, 1), choice, stop)?;
+    let receives = Receives::new(options.size as usize, service.header_len());
+    let mut end = End::open(&options, service, (receives.end() as u32, 1), choice, stop)?;
     let theirs = agree(&end, theirs, &mut connection)?;
     let peer = peer_qp(&theirs, their_mtu.min(mtu))?;
     Pattern::named(OFFERED).fill(end.memory(), 0, receives.offered);
@@ -50,13 +52,13 @@ pub(super) fn run(
     }
     let path = end.path(peer.address)?;
     end.connect(&peer, path)?;
-    let ours = PerftestAddress { srqn: mark(0, end.carrier()).into(), ..address(&end, &path) }.encode();
+    let ours = PerftestAddress { srqn: mark(0, service, end.carrier()).into(), ..address(&end, &path) }.encode();
     let what = marked.map(|mark| mark.what);
     connection.write(&ours)?;
     end.join(&mut connection)?;
     let (sender, ended) = mpsc::channel();
     thread::spawn(move || answer(connection, &ours, &sender));
-    let (received, mut bytes) = serve(&mut end, &options, &receives, what.is_some(), &ended)?;
+    let (received, mut bytes) = serve(&mut end, (&options, service), &receives, what.is_some(), &ended)?;
     if what == Some(Operation::Write as u8) {
         bytes = Pattern::compare_written(end.memory(), receives.offered)?;
     }
@@ -98,7 +100,7 @@ pub(super) fn agree(
     if marked(theirs.srqn).is_none_or(|mark| mark.carrier == end.carrier()) {
         return Ok(theirs);
     }
-    let refusal = PerftestAddress { srqn: mark(0, end.carrier()).into(), ..address(end, &cable_path()) };
+    let refusal = PerftestAddress { srqn: mark(0, Service::Rc, end.carrier()).into(), ..address(end, &cable_path()) };
     let again = connection.ask(&refusal.encode()).map_err(|error| end.refused(&error))?;
     Ok(PerftestAddress::parse(&again)?)
 }
@@ -146,15 +148,23 @@ fn answer_all(mut connection: Connection, ours: &[u8; PerftestAddress::LEN]) -> 
 struct Receives {
     /// Bytes that the peer may reach, of perftest's tools a page and more.
     offered: usize,
+    /// Bytes of a receive, with the header of a datagram.
     len: usize,
+    header_len: usize,
     count: u64,
 }
 
 impl Receives {
     /// Of messages of so many bytes; fewer, where they would take more than 64 MiB.
-    fn new(len: usize) -> Self {
+    fn new(message_len: usize, header_len: usize) -> Self {
         const MEMORY_MAX: usize = 64 << 20;
-        Self { offered: len.max(4096), len, count: (MEMORY_MAX / len).clamp(1, RECEIVES as usize) as u64 }
+        let len = header_len + message_len;
+        Self {
+            offered: message_len.max(4096),
+            len,
+            header_len,
+            count: (MEMORY_MAX / len).clamp(1, RECEIVES as usize) as u64,
+        }
     }
 
     /// Where the receive of a message is.
@@ -167,29 +177,47 @@ impl Receives {
     }
 }
 
+/// How long nothing comes behind the last message of a peer that does not wait for its arrival.
+const QUIET_SPAN: Duration = Duration::from_millis(100);
+
+/// Compares a message, and spoils the memory for the next one; returns how many bytes it has.
+fn compare(service: Service, number: u64, memory: &Buffer, (at, len): (usize, usize)) -> Result<u64, String> {
+    let message = if service.is_reliable() { Pattern::of(number, len) } else { Pattern::found(memory, at)? };
+    let bytes = message.compare(memory, at, len)?;
+    message.spoil(memory, at, len);
+    Ok(bytes)
+}
+
 /// Turns the worker until the exchange has ended; returns how many messages were received, and the
 /// bytes that were compared.
 fn serve(
     end: &mut End,
-    options: &EndOptions,
+    (options, service): (&EndOptions, Service),
     receives: &Receives,
     is_ours: bool,
     ended: &Receiver<Result<(), String>>,
 ) -> Result<(u64, u64), Box<dyn Error>> {
-    let (mut received, mut bytes) = (0, 0);
+    let (mut received, mut bytes, mut quiet_since) = (0, 0, None::<Instant>);
     loop {
         end.turn();
+        if quiet_since.is_some_and(|since| since.elapsed() >= QUIET_SPAN) {
+            return Ok((received, bytes));
+        }
         while let Some(done) = end.poll()? {
             if done.kind == CompletionKind::Receive {
-                let (at, len) = (receives.at(received), done.byte_len as usize);
+                let at = receives.at(received);
                 if is_ours {
-                    let (message, memory) = (Pattern::of(received, len), end.memory());
-                    bytes += message.compare(memory, at, len).map_err(|why| format!("message {received}: {why}"))?;
-                    message.spoil(memory, at, len);
+                    let (memory, len) = (end.memory(), (done.byte_len as usize).saturating_sub(receives.header_len));
+                    let compared = compare(service, received, memory, (at + receives.header_len, len));
+                    bytes += compared.map_err(|why| format!("message {received}: {why}"))?;
                 }
                 end.post_recv(at, options.size)?;
                 received += 1;
+                quiet_since = quiet_since.map(|_| Instant::now());
             }
+        }
+        if quiet_since.is_some() && end.gone().is_some() {
+            return Ok((received, bytes));
         }
         if let Some(why) = end.gone() {
             // A client that is done leaves too.
@@ -197,7 +225,11 @@ fn serve(
             return answered.map(|()| (received, bytes)).map_err(Into::into);
         }
         match ended.try_recv() {
-            Ok(answered) => return answered.map(|()| (received, bytes)).map_err(Into::into),
+            Ok(Err(error)) => return Err(error.into()),
+            Ok(Ok(())) if service.is_reliable() => return Ok((received, bytes)),
+            // The exchange may overtake the last messages, which nobody waits for.
+            Ok(Ok(())) => quiet_since = Some(Instant::now()),
+            Err(_) if quiet_since.is_some() => (),
             Err(_) if end.is_stopping() => return Err("stopped before the end".into()),
             Err(_) => (),
         }

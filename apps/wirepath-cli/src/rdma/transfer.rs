@@ -26,16 +26,17 @@ const LATENCY_MAX: u64 = 3_600_000_000_000;
 pub(super) fn run(
     operation: Operation,
     peer: Ipv4Addr,
-    TransferOptions { end: options, latency: is_latency }: &TransferOptions,
+    TransferOptions { end: options, latency: is_latency, service }: &TransferOptions,
     stop: &StopFlag,
 ) -> Result<(), Box<dyn Error>> {
     if let Some(turns) = Turns::of(operation).filter(|_| *is_latency) {
-        return latency::ask(turns, peer, options, stop);
+        return latency::ask(turns, peer, (options, *service), stop);
     }
     let open = |choice| -> Result<_, Box<dyn Error>> {
-        let mut end = open(operation, options, choice, stop)?;
+        let mut end = open(operation, (options, *service), choice, stop)?;
         let path = end.path(peer)?;
-        let ours = PerftestAddress { srqn: mark(operation as u8, end.carrier()).into(), ..address(&end, &path) };
+        let srqn = mark(operation as u8, *service, end.carrier()).into();
+        let ours = PerftestAddress { srqn, ..address(&end, &path) };
         Ok((end, path, ours))
     };
     let (mut end, mut path, mut ours) = open(Choice::of_client(options, peer))?;
@@ -57,6 +58,10 @@ pub(super) fn run(
     }
     let remote = Remote { address: theirs.address, rkey: theirs.rkey };
     let mut measured = measure(&mut end, (operation, remote), options, is_ours)?;
+    if !service.is_reliable() {
+        // What is complete has not arrived yet.
+        end.linger();
+    }
     if tells_figures {
         connection.ask(&ours.encode())?;
         for _ in 0..perftest::FIGURES {
@@ -70,9 +75,14 @@ pub(super) fn run(
 }
 
 /// An end with a slot of memory for each message in a row that has bytes of its own.
-fn open(operation: Operation, options: &EndOptions, choice: Choice, stop: &StopFlag) -> Result<End, Box<dyn Error>> {
+fn open(
+    operation: Operation,
+    (options, service): (&EndOptions, Service),
+    choice: Choice,
+    stop: &StopFlag,
+) -> Result<End, Box<dyn Error>> {
     let (len, slots) = (options.size as usize, messages(options.size as usize));
-    let end = End::open(options, Service::Rc, ((slots * len) as u32, options.depth), choice, stop)?;
+    let end = End::open(options, service, ((slots * len) as u32, options.depth), choice, stop)?;
     for slot in 0..slots {
         let (message, is_written) =
             (Pattern::of(slot as u64, len), matches!(operation, Operation::Send | Operation::Write));

@@ -51,6 +51,45 @@ fn ends_on_one_host_share_memory_without_a_privilege() {
 }
 
 #[test]
+fn server_speaks_the_service_that_its_client_names() {
+    let test = "server_speaks_the_service_that_its_client_names";
+    let Ok(host) = Namespace::new() else { return println!("SKIPPED {test}: run as root") };
+    let (both, launchers) = ([&host, &host], [&UNPRIVILEGED[..]; 2]);
+    let tests = [
+        ("send", "--size 9000", "--size 9000 --depth 4 --service uc", "450000 bytes verified"),
+        ("send", "--size 4096", "--size 4096 --depth 4 --service ud", "204800 bytes verified"),
+        ("send", "--size 4096 --service srq", "--size 4096 --depth 4", "204800 bytes verified"),
+        ("write", "--size 4096", "--size 4096 --service uc", "4096 bytes verified"),
+        ("send", "--size 4096", "--size 4096 --latency --service ud", "204800 bytes verified"),
+        ("write", "--size 4096", "--size 4096 --latency --service uc", "204800 bytes verified"),
+    ];
+    for (verb, server, client, verified) in tests {
+        let server = format!("{verb} --serve --count 50 {server}");
+        let client = format!("{verb} 127.0.0.1 --count 50 {client}");
+        let said = play(both, launchers, &server, &client, "shared memory, because");
+        assert!(said.contains(verified), "{client}: {said}");
+    }
+}
+
+#[test]
+fn ends_of_two_services_and_services_without_a_verb_are_refused() {
+    let test = "ends_of_two_services_and_services_without_a_verb_are_refused";
+    let Ok(host) = Namespace::new() else { return println!("SKIPPED {test}: run as root") };
+    let server = start(&host, "send --serve --service ud");
+    wait_for_listener(&host);
+    let client = start(&host, "send 127.0.0.1 --service uc").wait_with_output().unwrap();
+    let server = server.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&server.stderr).into_owned();
+    assert_eq!((client.status.code(), server.status.code()), (Some(1), Some(1)), "{said}");
+    assert!(said.contains("the peer speaks uc, and --service says ud"), "{said}");
+    for verb in ["read --service uc", "atomic --service srq", "write --service ud", "write --service srq"] {
+        let output = start(&host, &format!("{verb} --serve")).wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && said.contains("ud and srq are of send alone"), "{verb}: {said}");
+    }
+}
+
+#[test]
 fn frames_go_over_tcp_where_no_port_can_be_opened_and_both_ends_say_so() {
     let test = "frames_go_over_tcp_where_no_port_can_be_opened_and_both_ends_say_so";
     let Some(wire) = Wire::new(test) else { return };

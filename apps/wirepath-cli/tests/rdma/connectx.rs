@@ -118,6 +118,32 @@ fn perftest_is_served_and_asked_over_each_port() {
     }
 }
 
+/// The tools of perftest over other services than reliable connections, and our verb for each. The
+/// messages of UD are one packet.
+const SERVICES: [(&str, &str); 6] = [
+    ("send_bw -c UC -s 3000", "send --service uc --size 3000 --depth 4"),
+    ("send_bw -c UD -s 1000", "send --service ud --size 1000 --depth 4"),
+    ("send_bw -r 64 --use-srq -s 3000", "send --service srq --size 3000 --depth 4"),
+    ("write_bw -c UC -s 3000", "write --service uc --size 3000 --depth 4"),
+    ("send_lat -c UD -s 1000", "send --service ud --size 1000 --latency"),
+    ("write_lat -c UC -s 3000", "write --service uc --size 3000 --latency"),
+];
+
+#[test]
+fn perftest_is_served_and_asked_by_each_service() {
+    let test = "perftest_is_served_and_asked_by_each_service";
+    let Some(wire) = wire(test, "ib_send_bw", "perftest") else { return };
+    for (tool, verb) in SERVICES {
+        let ports = if tool.contains("send_bw") { &[Port::AfXdp, Port::Nic][..] } else { &[Port::AfXdp] };
+        for port in ports {
+            let program = format!("ib_{tool} -F -d mlx5_0 -x 1 -n 50");
+            let verb = format!("{verb} --count 50");
+            ask(&wire, *port, &["--strict"], &program, &verb);
+            serve(&wire, *port, &["--strict"], &program, &verb);
+        }
+    }
+}
+
 /// 6 % of all frames that the ConnectX takes are lost, and 2 % overtaken.
 #[test]
 fn reliable_messages_arrive_though_the_connectx_loses_and_disorders_packets() {
