@@ -29,8 +29,8 @@ impl Options {
         self.0.push(OptionCall { level, name, value: value.to_vec() });
     }
 
-    /// Those by which a socket that another program has made differs from a new one of its kind. The
-    /// kernel does not say which groups it is in, nor whether a filter is attached to it.
+    /// Those by which a socket that another program has made differs from a new one of its kind.
+    /// The kernel does not say which groups it is in, nor whether a filter is attached to it.
     pub(crate) fn of_another_program(fd: c_int, new: c_int) -> Self {
         let mut options = Self::default();
         for (level, name) in READABLE.iter().flat_map(|(level, names)| names.iter().map(|name| (*level, *name))) {

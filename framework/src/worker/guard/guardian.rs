@@ -165,9 +165,9 @@ impl Guardian {
         self.watched.len()
     }
 
-    /// Waits for the process to end, and removes the shared files that it leaves. Reports each worker that leaves connections behind, each
-    /// roster for whose connections no frames can be sent (once), and each time that new rosters
-    /// can no longer be listed.
+    /// Waits for the process to end, and removes the shared files that it leaves. Reports each
+    /// worker that leaves connections behind, each roster for whose connections no frames can be
+    /// sent (once), and each time that new rosters can no longer be listed.
     ///
     /// # Errors
     /// The process cannot be waited for, or it has ended and some peers could not be sent a RST.

@@ -111,7 +111,8 @@ fn haproxy_in_a_chroot_and_as_another_user_has_its_callers_past_the_kernel() {
     assert!(said.contains("made after the program has given up root's rights"), "{said}");
 }
 
-/// Listens, becomes `nobody` or drops its capabilities, and connects to the far end for each caller.
+/// Listens, becomes `nobody` or drops its capabilities, and connects to the far end for each
+/// caller.
 const CALLS_OUT: &str = "
 import ctypes, os, socket, sys
 server = socket.create_server(('0.0.0.0', 7332))
