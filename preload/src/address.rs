@@ -1,7 +1,7 @@
 //! Addresses of the socket calls: `sockaddr_in`, and `sockaddr_in6` with an IPv4 address in it
 //! (RFC 4291 2.5.5.2), as in programs that open one socket for both families.
 
-use core::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
 /// The family of a socket. The engine speaks IPv4; an IPv6 socket names its IPv4 peers in mapped
 /// form.
@@ -42,6 +42,20 @@ pub(crate) fn parse(bytes: &[u8]) -> Address {
         libc::AF_INET6 => parse_v6(rest).map_or(Address::Other, Address::V4),
         _ => Address::Other,
     }
+}
+
+/// Reads an address of either family, for a list; that of IPv4 in mapped form is one of IPv4.
+pub(crate) fn parse_any(bytes: &[u8]) -> Option<SocketAddr> {
+    if let Address::V4(address) = parse(bytes)
+        && (i32::from(u16::from_ne_bytes(*bytes.first_chunk()?)) == libc::AF_INET || !address.ip().is_unspecified())
+    {
+        return Some(address.into());
+    }
+    let (family, rest) = bytes.split_first_chunk::<2>()?;
+    let (port, rest) = rest.split_first_chunk::<2>()?;
+    let ip = Ipv6Addr::from(*rest.get(4..)?.first_chunk::<16>()?);
+    let is_v6 = i32::from(u16::from_ne_bytes(*family)) == libc::AF_INET6;
+    is_v6.then(|| SocketAddr::from((ip, u16::from_be_bytes(*port))))
 }
 
 /// Writes an address in the form of `family`, and returns its length.

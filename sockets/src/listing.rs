@@ -21,7 +21,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,10 +32,12 @@ use wirepath::proto::FilterMode;
 
 use crate::table::Kind;
 
-/// Sockets of a program that are listed by default: 1.5 MiB of shared memory.
+/// Sockets of a program that are listed by default: 1.8 MiB of shared memory.
 const SOCKETS_MAX: usize = 4_096;
 /// Words of a record.
-const RECORD_WORDS: usize = 48;
+const RECORD_WORDS: usize = 54;
+/// The word behind the lists of both kinds of records, where older programs have nothing.
+const LATER_WORDS: usize = 48;
 /// Groups of a socket that are listed: as many as a program may join on Linux by default
 /// (`net.ipv4.igmp_max_memberships`).
 const GROUPS_MAX: usize = 20;
@@ -57,6 +59,12 @@ pub struct Header<'a> {
     pub interface: Cow<'a, str>,
     /// Turns of the worker.
     pub turns: u64,
+    /// Those of them that have received packets.
+    pub turns_with_packets: u64,
+    /// Those that the library's own thread has made, while no thread of the program was in a call.
+    pub keeper_turns: u64,
+    /// How often a thread found another one in its engine, and waited.
+    pub contended: u64,
     /// How often a thread of the program slept in a call.
     pub sleeps: u64,
     /// How often a thread was woken by another one that took its packet out of the ring.
@@ -118,9 +126,9 @@ pub struct Entry<'a> {
     /// The rule that decided, or why the socket is not offloaded; 64 bytes are shown.
     pub why: Cow<'a, str>,
     /// Its address, unspecified while it has none.
-    pub local: SocketAddrV4,
+    pub local: SocketAddr,
     /// Its peer.
-    pub remote: Option<SocketAddrV4>,
+    pub remote: Option<SocketAddr>,
     /// Bytes that the program received, or may receive without waiting.
     pub rx_bytes: u64,
     /// Segments, or datagrams.
@@ -167,7 +175,7 @@ impl Default for Entry<'_> {
             state: State::Closed,
             place: Place::Undecided,
             why: Cow::Borrowed(""),
-            local: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+            local: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0).into(),
             remote: None,
             rx_bytes: 0,
             rx_packets: 0,
@@ -332,8 +340,12 @@ impl Listing {
             words.put(value);
         }
         words.put(header.dropped);
-        for queue in header.lent.iter().take(words.room()) {
+        for queue in header.lent.iter().take(LATER_WORDS - words.count) {
             words.put(u64::from(queue.send) | u64::from(queue.receive) << 32);
+        }
+        words.count = LATER_WORDS;
+        for value in [header.turns_with_packets, header.keeper_turns, header.contended] {
+            words.put(value);
         }
         self.records.store(HEADER, words.written());
     }
@@ -349,7 +361,10 @@ impl Listing {
         words.put(u64::from(u32::from_le_bytes(bytes)) | u64::from(entry.fd as u32) << 32);
         // 0 is no engine: older programs have nothing there.
         let engine = entry.engine.map_or(0, |engine| u64::from(engine) + 1);
-        words.put(u64::from(entry.epoll_sets) | u64::from(entry.remote.is_some()) << 32 | engine << 40);
+        let is_v6 = [Some(entry.local), entry.remote].map(|end| u64::from(end.is_some_and(|end| end.is_ipv6())));
+        let [local_v6, remote_v6] = is_v6;
+        let second = u64::from(entry.epoll_sets) | u64::from(entry.remote.is_some()) << 32 | engine << 40;
+        words.put(second | local_v6 << LOCAL_V6 | remote_v6 << REMOTE_V6);
         words.put(address(entry.local));
         words.put(entry.remote.map_or(0, address));
         let Entry { rx_bytes, rx_packets, tx_bytes, tx_packets, receive_queue, receive_limit, .. } = *entry;
@@ -366,6 +381,10 @@ impl Listing {
         }
         words.put(u64::from(entry.groups_count));
         entry.groups.iter().take(GROUPS_MAX).for_each(|group| words.put(group.to_word()));
+        words.count = LATER_WORDS;
+        for end in [Some(entry.local), entry.remote] {
+            v6_words(end).into_iter().for_each(|word| words.put(word));
+        }
         self.records.store(1 + slot, words.written());
     }
 
@@ -435,12 +454,15 @@ fn process(recorded: RecordedProcess) -> Process {
 }
 
 fn read_header(words: &[u64]) -> Option<Header<'static>> {
-    let mut words = Read(words);
+    let (mut words, mut later) = read(words);
     (words.take()? == IN_USE).then_some(())?;
     Some(Header {
         program: words.take_text(PROGRAM_MAX)?,
         interface: words.take_text(INTERFACE_MAX)?,
         turns: words.take()?,
+        turns_with_packets: later.take().unwrap_or(0),
+        keeper_turns: later.take().unwrap_or(0),
+        contended: later.take().unwrap_or(0),
         sleeps: words.take()?,
         wakeups: words.take()?,
         unlisted: words.take()?,
@@ -460,20 +482,20 @@ fn read_header(words: &[u64]) -> Option<Header<'static>> {
 }
 
 fn read_entry(words: &[u64]) -> Option<Entry<'static>> {
-    let mut words = Read(words);
+    let (mut words, mut later) = read(words);
     let first = words.take()?;
     let [in_use, kind, state, place, ..] = first.to_le_bytes();
     (u64::from(in_use) == IN_USE).then_some(())?;
     let second = words.take()?;
-    let local = socket_address(words.take()?);
-    let remote = socket_address(words.take()?);
+    let local = socket_address(words.take()?, second >> LOCAL_V6 & 1 == 1, &mut later);
+    let remote = socket_address(words.take()?, second >> REMOTE_V6 & 1 == 1, &mut later);
     Some(Entry {
         fd: (first >> 32) as i32,
         kind: [Kind::Stream, Kind::Datagram].into_iter().find(|known| *known as u8 == kind)?,
         state: State::from_byte(state)?,
         place: Place::from_byte(place)?,
         epoll_sets: second as u32,
-        engine: u8::try_from(second >> 40).ok().and_then(|engine| engine.checked_sub(1)),
+        engine: u8::try_from(second >> 40 & 0xffff).ok().and_then(|engine| engine.checked_sub(1)),
         local,
         remote: (second >> 32 & 0xff == 1).then_some(remote),
         rx_bytes: words.take()?,
@@ -513,10 +535,6 @@ impl Words {
         self.count += 1;
     }
 
-    fn room(&self) -> usize {
-        RECORD_WORDS - self.count
-    }
-
     /// The length, and room for the longest text, so that later fields have a fixed place.
     fn put_text(&mut self, text: &str, len_max: usize) {
         let text = &text[..text.floor_char_boundary(len_max)];
@@ -533,6 +551,12 @@ impl Words {
     fn written(&self) -> &[u64] {
         &self.words[..self.count]
     }
+}
+
+/// A record that is parsed: its words, and those that older programs do not have.
+fn read(words: &[u64]) -> (Read<'_>, Read<'_>) {
+    let (words, later) = words.split_at_checked(LATER_WORDS).unwrap_or((words, &[]));
+    (Read(words), Read(later))
 }
 
 /// The rest of a record that is being parsed.
@@ -562,12 +586,33 @@ impl Read<'_> {
     }
 }
 
-fn address(address: SocketAddrV4) -> u64 {
-    u64::from(u32::from(*address.ip())) << 16 | u64::from(address.port())
+/// Bits of an entry's second word: its addresses are of IPv6.
+const LOCAL_V6: u32 = 56;
+const REMOTE_V6: u32 = 57;
+
+/// The port, and an IPv4 address.
+fn address(address: SocketAddr) -> u64 {
+    let ip = match address {
+        SocketAddr::V4(address) => u32::from(*address.ip()),
+        SocketAddr::V6(_) => 0,
+    };
+    u64::from(ip) << 16 | u64::from(address.port())
 }
 
-fn socket_address(word: u64) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::from((word >> 16) as u32), word as u16)
+/// An IPv6 address; zeros where it is none.
+fn v6_words(end: Option<SocketAddr>) -> [u64; 2] {
+    match end {
+        Some(SocketAddr::V6(end)) => [(u128::from(*end.ip()) >> 64) as u64, u128::from(*end.ip()) as u64],
+        Some(SocketAddr::V4(_)) | None => [0; 2],
+    }
+}
+
+fn socket_address(word: u64, is_v6: bool, later: &mut Read<'_>) -> SocketAddr {
+    let v6 = [later.take(), later.take()].map(|word| u128::from(word.unwrap_or(0)));
+    match is_v6 {
+        true => SocketAddr::from((Ipv6Addr::from(v6[0] << 64 | v6[1]), word as u16)),
+        false => SocketAddr::from((Ipv4Addr::from((word >> 16) as u32), word as u16)),
+    }
 }
 
 fn since_epoch(time: SystemTime) -> u64 {
@@ -647,6 +692,9 @@ mod tests {
             program: "engine".into(),
             interface: "enp129s0f0np0ab".into(),
             turns: 1,
+            turns_with_packets: 15,
+            keeper_turns: 16,
+            contended: u64::MAX,
             sleeps: 2,
             wakeups: 3,
             system_calls: SystemCalls { device: 4, sleep: 5, wake: 6, twin: 7, port: 8 },
@@ -659,12 +707,15 @@ mod tests {
         listing.set(0, &Entry::default());
         listing.set(1, &entry(0));
         listing.clear(1);
+        let [local, remote] = ["[::]:80", "[2001:db8::1]:65535"].map(|end| end.parse().unwrap());
+        let of_v6 = Entry { local, remote: Some(remote), ..Entry::default() };
+        listing.set(2, &of_v6);
         // Beyond the capacity: no effect.
         listing.set(4, &entry(0));
         listing.clear(4);
         let process = only(directory.path());
         assert_eq!(process.header, header);
-        assert_eq!(process.sockets, [Entry::default(), entry(1 << 60)]);
+        assert_eq!(process.sockets, [Entry::default(), of_v6, entry(1 << 60)]);
         assert_eq!((process.pid, process.user, process.is_credible), (std::process::id(), None, true));
         drop(listing);
         assert!(Processes::list(directory.path()).unwrap().running.is_empty());

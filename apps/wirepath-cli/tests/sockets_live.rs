@@ -188,7 +188,7 @@ fn each_socket_of_a_program_is_listed_with_its_owner_and_the_reason() {
     let client = served.found("client", |socket| socket["remote"] == "127.0.0.1:9100");
     owned(client, "kernel", "loopback or broadcast");
     let six = served.found("listener of IPv6", |socket| socket["why"].as_str().unwrap().contains("IPv6"));
-    check(six, &[("whose", "kernel".into()), ("state", "listen".into())]);
+    check(six, &[("whose", "kernel".into()), ("state", "listen".into()), ("local", "[::]:7300".into())]);
     owned(served.found("refused one", |socket| socket["whose"] == "refused"), "refused", "rule 2 of trading.toml");
     served.found("unused one", |socket| socket["whose"] == "undecided" && socket["why"] == "not used yet");
     served.running.end();

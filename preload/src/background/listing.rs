@@ -2,13 +2,15 @@
 //! second: what it knows of our sockets under the engine's lock, what it asks the kernel after
 //! that.
 
+use core::net::{SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
-use sockets::Kind;
 use sockets::listing::{Entry, Header, LentQueue, Listing, Place as Whose, State};
+use sockets::{Errno, Kind};
 use wirepath::counters::{Block, Reading, Sample};
 
+use crate::address;
 use crate::calls::offload;
 use crate::engine::file::{ANY, File, FileKind, Owner, Socket, UNDECIDED};
 use crate::engine::group::EngineMask;
@@ -54,6 +56,9 @@ impl PartialListing {
         }
         let header = &mut self.header;
         header.turns += engine.turns;
+        header.turns_with_packets += engine.turns_with_packets;
+        header.keeper_turns += engine.keeper_turns;
+        header.contended += engine.contended;
         header.sleeps += engine.sleeps;
         header.wakeups += engine.wakeups;
         header.unlisted += files.len().saturating_sub(room) as u64;
@@ -201,7 +206,7 @@ impl Listed {
         };
         let (place, why) = match taken_back.map(offload::why_taken_back) {
             Some(why) => {
-                offload::say_kept(why, known.as_ref().map_or(ANY, |known| known.local));
+                offload::say_kept(why, known.as_ref().map_or(ANY, |known| v4_of(known.local)));
                 (Whose::Kernel, why)
             }
             None => (place, self.why),
@@ -216,6 +221,14 @@ impl Listed {
     }
 }
 
+/// An address of ours, which is of IPv4.
+fn v4_of(address: SocketAddr) -> SocketAddrV4 {
+    match address {
+        SocketAddr::V4(address) => address,
+        SocketAddr::V6(_) => ANY,
+    }
+}
+
 /// Fills in what the kernel knows of a socket. The descriptor may be closed meanwhile, or name
 /// another file: then the next write corrects the entry.
 fn ask_kernel(entry: &mut Entry<'_>, fd: i32) {
@@ -224,8 +237,12 @@ fn ask_kernel(entry: &mut Entry<'_>, fd: i32) {
     const SK_MEMINFO_DROPS: usize = 8;
     const TIOCOUTQ: usize = 0x5411;
     const FIONREAD: usize = 0x541b;
-    entry.local = offload::name_of(fd).unwrap_or(ANY);
-    entry.remote = offload::peer_of(fd);
+    let mut name = [0; 128];
+    let named = |asked: Result<usize, Errno>, name: &[u8]| address::parse_any(&name[..asked.ok()?]);
+    let asked = sys::getsockname(fd, &mut name);
+    entry.local = named(asked, &name).unwrap_or(ANY.into());
+    let asked = sys::getpeername(fd, &mut name);
+    entry.remote = named(asked, &name);
     entry.receive_limit = sys::getsockopt_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).map_or(0, |limit| limit as u64);
     let queued = |request| sys::ioctl_int(fd, request).map_or(0, |count| count.max(0) as u64);
     if entry.kind == Kind::Datagram {

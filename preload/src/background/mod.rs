@@ -217,19 +217,19 @@ impl BackgroundThread {
         if engine.has_waiters() {
             seen.quiet_ns = if is_used { 0 } else { seen.quiet_ns.saturating_add(IDLE_NS) };
             if is_due && !is_used {
-                engine.turn();
+                engine.turn_for_program();
             }
             // A sleeping thread wakes for a due timer, unless it fell asleep before the timer was
             // set.
             if engine.sleep().is_none() {
-                engine.turn();
+                engine.turn_for_program();
                 engine.note_timer();
             }
             return IDLE_NS;
         }
         let mut is_quiet = !is_used;
         if is_quiet {
-            is_quiet = engine.turn() == 0;
+            is_quiet = engine.turn_for_program() == 0;
             engine.note_timer();
         }
         seen.quiet_ns = if is_quiet { seen.quiet_ns.saturating_add(BUSY_NS) } else { 0 };

@@ -103,6 +103,11 @@ pub(crate) struct Engine {
     /// Counts the sleeps of threads.
     pub(crate) sleeps: u64,
     pub(crate) wakeups: u64,
+    /// Turns that have received packets, and those of the background thread.
+    pub(crate) turns_with_packets: u64,
+    pub(crate) keeper_turns: u64,
+    /// How often a thread found another one here.
+    pub(crate) contended: u64,
     /// Whether destinations leave by our interface. The background thread clears them where routes
     /// have changed.
     pub(crate) destinations: Destinations,
@@ -194,6 +199,7 @@ pub(crate) fn enter_at(number: usize) -> EngineGuard {
     let mut engine = EngineGuard(Some(guard));
     if has_waited {
         engine.note_contention();
+        engine.contended += 1;
     }
     engine.begin(answers_left);
     engine
@@ -258,6 +264,9 @@ impl Engine {
             offloads: 0,
             sleeps: 0,
             wakeups: 0,
+            turns_with_packets: 0,
+            keeper_turns: 0,
+            contended: 0,
             destinations: Destinations::new(),
             group_members: None,
             file_block: None,
@@ -338,6 +347,12 @@ impl Engine {
         }
     }
 
+    /// A turn that the background thread makes.
+    pub(crate) fn turn_for_program(&mut self) -> usize {
+        self.keeper_turns += 1;
+        self.turn()
+    }
+
     /// One turn of the worker. Returns the number of received packets.
     pub(crate) fn turn(&mut self) -> usize {
         let State::Open(stack) = &self.state else { return 0 };
@@ -352,6 +367,7 @@ impl Engine {
             let _: Result<(), Errno> = self.fail();
             (0, true)
         });
+        self.turns_with_packets += u64::from(received > 0);
         self.has_moved |= has_moved;
         self.note_frames();
         received

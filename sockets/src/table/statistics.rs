@@ -1,5 +1,6 @@
 //! What a listing shows of a socket: its state, its queues, and what it has received and sent.
 
+use core::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -29,7 +30,7 @@ impl Sockets {
         let traffic = info.as_ref().map_or(socket.traffic, |info| Traffic::of(info, cx.now));
         let local = self.local_addr(id)?;
         let mut entry = Entry {
-            local,
+            local: local.into(),
             receive_limit: u64::from(socket.options.receive_buffer),
             rx_bytes: traffic.rx_bytes,
             rx_packets: traffic.rx_packets,
@@ -51,7 +52,7 @@ impl Sockets {
                     (None, 0) => Listed::Closed,
                     (None, _) => Listed::Bound,
                 };
-                entry.remote = datagrams.remote;
+                entry.remote = datagrams.remote.map(Into::into);
                 entry.groups = datagrams.memberships.iter().map(Group::from).collect();
                 entry.groups_count = datagrams.memberships.len() as u32;
                 entry.receive_queue = datagrams.waiting_bytes() as u64;
@@ -69,7 +70,7 @@ impl Sockets {
                     None if local.port() != 0 && stream.connection.is_none() && !stream.is_read_shut => Listed::Bound,
                     None => Listed::Closed,
                 };
-                entry.remote = Some(stream.remote).filter(|remote| remote.port() != 0);
+                entry.remote = Some(stream.remote.into()).filter(|remote: &SocketAddr| remote.port() != 0);
                 entry.receive_queue = stream.len() as u64;
                 entry.receive_queue_max = stream.charge_max as u64;
                 let unsent = info.as_ref().map_or(0, |info| info.unacked_len as usize + info.unsent_len as usize);

@@ -5,7 +5,8 @@
 //! FD  PROTO  STATE        LOCAL           PEER             WHOSE     WHY           RECV-Q    SEND-Q  RX PACKETS ...
 //!  6  tcp    listen       0.0.0.0:6379    -                both      no rule fits  0/511     0       0
 //!  8  tcp    established  192.0.2.1:6379  192.0.2.2:40112  wirepath  no rule fits  0/262144  0       12,345
-//! turns 1,234,567  sleeps 12  wake-ups 0  system calls: device 12,345  sleep 12
+//! turns 1,234,567 (12,345 with packets, 89 by the library's thread)  lock contended 0  sleeps 12
+//! wake-ups 0  system calls: device 12,345  sleep 12
 //! ```
 
 use std::time::{Duration, SystemTime};
@@ -80,8 +81,11 @@ fn engine(process: &Process) -> String {
     let header = &process.header;
     let mut text = String::new();
     if header.turns > 0 {
-        let [turns, sleeps, wakeups] = [header.turns, header.sleeps, header.wakeups].map(grouped);
-        text = format!("turns {turns}  sleeps {sleeps}  wake-ups {wakeups}");
+        let counts = [header.turns, header.turns_with_packets, header.keeper_turns, header.contended];
+        let [turns, found, keeper, contended] = counts.map(grouped);
+        let [sleeps, wakeups] = [header.sleeps, header.wakeups].map(grouped);
+        text = format!("turns {turns} ({found} with packets, {keeper} by the library's thread)  ");
+        text.push_str(&format!("lock contended {contended}  sleeps {sleeps}  wake-ups {wakeups}"));
         let calls = header.system_calls.by_cause();
         let made: Vec<String> = calls
             .iter()
@@ -214,6 +218,7 @@ mod tests {
         };
         let mut process = process(vec![listener, connection]);
         process.header.turns = 1_234_567;
+        (process.header.turns_with_packets, process.header.keeper_turns, process.header.contended) = (12_345, 89, 6);
         process.header.system_calls = SystemCalls { device: 12_345, ..SystemCalls::default() };
         check(
             &process,
@@ -222,7 +227,7 @@ mod tests {
                 "FD  PROTO  STATE        LOCAL           PEER             WHOSE     WHY           RECV-Q  SEND-Q  RX PACKETS   RX BYTES  TX PACKETS  TX BYTES  DROPS  RETRANS  EPOLL  ENGINE  IDLE",
                 " 6  tcp    listen       0.0.0.0:6379    -                both      no rule fits   0/511       0           0          0           0         0      0        0      0       -     -",
                 "12  tcp    established  192.0.2.1:6379  192.0.2.2:40112  wirepath  no rule fits   0/511       0      12,345  1,234,567           0         0      0        2      1       3    3s",
-                "turns 1,234,567  sleeps 0  wake-ups 0  system calls: device 12,345",
+                "turns 1,234,567 (12,345 with packets, 89 by the library's thread)  lock contended 6  sleeps 0  wake-ups 0  system calls: device 12,345",
             ],
         );
     }
