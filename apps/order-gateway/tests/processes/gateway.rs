@@ -39,6 +39,10 @@ use crate::trader::{Trader, capacity, limits, risk};
 const JOURNAL_LEN: usize = 8 << 20;
 const RESERVE: usize = 1 << 20;
 
+/// Longer than a busy machine keeps a process from its cores: a primary whose lease has run out
+/// never sends again.
+const LEASE: Duration = Duration::from_secs(3);
+
 /// What a process is told by its environment.
 const ORDER: &str = "GATEWAY_OF_A_TEST";
 
@@ -233,10 +237,7 @@ fn run<S: VenueSession>(session: S, words: &[&str], kernel: Kernel) {
     }
     let retry = Duration::from_millis(1);
     let line = LineConfig { retry, ..LineConfig::new(primary) };
-    // Longer than a busy machine keeps a process from its cores: a primary whose lease has run out
-    // never sends again.
-    let lease = Duration::from_secs(3);
-    let standby = (mode == words_of(Mode::Primary)).then(|| StandbyLink::new(listen(LINK).unwrap(), lease, 0));
+    let standby = (mode == words_of(Mode::Primary)).then(|| StandbyLink::new(listen(LINK).unwrap(), LEASE, 0));
     let standby = standby.or_else(|| mirrored(mode));
     let SocketAddr::V4(copies) = copies.parse().unwrap() else { panic!("an address of IPv4") };
     let copies = DropCopyConfig { address: copies, protocol: copies_by(protocol), lag: Duration::from_secs(5) };
@@ -257,8 +258,7 @@ fn mirrored(mode: &str) -> Option<StandbyLink> {
     let policies = [MirrorPolicy::BeforeSend, MirrorPolicy::Stop, MirrorPolicy::GoOn];
     let policy = policies.into_iter().find(|policy| mode == words_of(Mode::Mirrored(*policy)))?;
     let port = RdmaPort::open(NEAR, 0).unwrap();
-    let lease = Duration::from_secs(1);
-    Some(StandbyLink::mirrored(dial(MIRROR).unwrap().0, (port, policy), lease, 0).unwrap())
+    Some(StandbyLink::mirrored(dial(MIRROR).unwrap().0, (port, policy), LEASE, 0).unwrap())
 }
 
 /// An answer is still to come.
