@@ -1,22 +1,74 @@
-//! The feed handler's configuration: a file is taken and makes sense, or is refused in one sentence
-//! that says where.
+//! Configurations of the feed handler and of the order gateway, and rules: a file is taken and makes
+//! sense, or is refused in one sentence that says where.
 
 use std::collections::BTreeSet;
 use std::io::Write;
 
 use feed_handler::config::Config;
+use order_gateway::LimitsFile;
 use sockets::rules::{Names, Query, Rules, Traffic, parse_broker};
+use tempfile::NamedTempFile;
 use wirepath::proto::Ipv4Prefix;
 use wirepath::worker::live::{IgmpMode, LiveConfig, Owner};
 
 /// A file of any content.
 pub(super) fn feed_config(data: &[u8]) {
-    let mut file = tempfile::NamedTempFile::new().expect("the temporary directory takes a file");
-    file.write_all(data).expect("the temporary directory takes a file");
-    match Config::read(file.path()) {
+    match Config::read(written(data).path()) {
         Ok(config) => check(&config),
         Err(error) => refused(&error.to_string(), data),
     }
+}
+
+/// The order gateway's configuration.
+pub(super) fn gateway_config(data: &[u8]) {
+    match order_gateway::Config::read(written(data).path()) {
+        Ok(config) => {
+            assert!(config.feed().count() <= 2);
+            let _ = (config.wire(), config.drop_copy(), config.recovery(), config.kill_line());
+        }
+        Err(error) => refused(&error.to_string(), data),
+    }
+}
+
+/// Its limits.
+pub(super) fn gateway_limits(data: &[u8]) {
+    match LimitsFile::read(written(data).path()) {
+        Ok(limits) => {
+            let instruments = limits.instruments();
+            let positions = limits.opening_positions();
+            assert!(positions.into_iter().all(|(idx, _)| (idx.0 as usize) < instruments.len()));
+            let _ = limits.limits();
+        }
+        Err(error) => refused(&error.to_string(), data),
+    }
+}
+
+/// The project's own examples.
+pub(super) fn gateway_config_seeds() -> Vec<Vec<u8>> {
+    let example = include_str!("../../../apps/order-gateway/example.toml");
+    let shown: Vec<_> = example.lines().map(|line| line.split(" #").next().unwrap_or_default()).collect();
+    let ilink3 = br#"limits = "l.toml"
+[venue]
+protocol = "ilink3"
+primary = "192.0.2.1:9100"
+[venue.ilink3]
+session = "ABC"
+firm = "007"
+[journal]
+path = "j"
+"#;
+    vec![shown.join("\n").into_bytes(), ilink3.to_vec()]
+}
+
+pub(super) fn gateway_limits_seeds() -> Vec<Vec<u8>> {
+    vec![include_bytes!("../../../apps/order-gateway/limits.toml").to_vec()]
+}
+
+/// A file with that content.
+fn written(data: &[u8]) -> NamedTempFile {
+    let mut file = NamedTempFile::new().expect("the temporary directory takes a file");
+    file.write_all(data).expect("the temporary directory takes a file");
+    file
 }
 
 /// Rules of sockets, in either grammar: they answer each question, or the text is refused.

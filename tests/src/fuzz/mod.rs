@@ -11,6 +11,7 @@ mod calls;
 mod config;
 mod counters;
 mod device;
+mod gateways;
 mod input;
 mod market;
 mod orders;
@@ -91,6 +92,12 @@ pub const TARGETS: &[Target] = &[
     Target { name: "journal", run: sessions::journal, seeds: sessions::journal_seeds },
     Target { name: "counters", run: counters::snapshot, seeds: seeds::counters },
     Target { name: "feed_config", run: config::feed_config, seeds: seeds::feed_config },
+    Target { name: "gateway_config", run: config::gateway_config, seeds: config::gateway_config_seeds },
+    Target { name: "gateway_limits", run: config::gateway_limits, seeds: config::gateway_limits_seeds },
+    Target { name: "nats_wire", run: gateways::nats_wire, seeds: gateways::nats_wire_seeds },
+    Target { name: "batches", run: gateways::batches, seeds: gateways::batches_seeds },
+    Target { name: "audit_log", run: gateways::audit_log, seeds: gateways::audit_log_seeds },
+    Target { name: "sbe_schema", run: gateways::sbe_schema, seeds: gateways::sbe_schema_seeds },
     Target { name: "socket_rules", run: config::socket_rules, seeds: seeds::socket_rules },
     Target { name: "broker_rules", run: config::broker_rules, seeds: seeds::broker_rules },
     Target { name: "steering", run: device::steering::rule, seeds: seeds::steering },
