@@ -1,5 +1,5 @@
-//! Configurations of the feed handler and of the order gateway, and rules: a file is taken and makes
-//! sense, or is refused in one sentence that says where.
+//! Configurations of the feed handler and of the order gateway, and rules: a file is taken and
+//! makes sense, or is refused in one sentence that says where.
 
 use std::collections::BTreeSet;
 use std::io::Write;
