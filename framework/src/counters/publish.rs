@@ -426,11 +426,17 @@ pub(super) fn remove_stale(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(removed.into_iter().map(|name| directory.path().join(name)).collect())
 }
 
-/// Removes the files of a process that has ended: those with its `pid` of users that `is_believed`.
-/// What another process of this number has there is locked, and remains.
-pub(crate) fn remove_left_by(directory: &Path, pid: u32, is_believed: impl Fn(u32) -> bool) -> io::Result<()> {
+/// Removes the files of a process that has ended, but for those that are `kept`: those with its
+/// `pid` of users that `is_believed`. What another process of this number has there is locked, and
+/// remains.
+pub(crate) fn remove_left_by(
+    directory: &Path,
+    pid: u32,
+    kept: Option<Content>,
+    is_believed: impl Fn(u32) -> bool,
+) -> io::Result<()> {
     let directory = Directory::open(directory)?;
-    for content in Content::ALL {
+    for content in Content::ALL.into_iter().filter(|content| Some(*content) != kept) {
         for name in directory.names(|name| app_and_pid(name, content).is_some_and(|(_, own)| own == pid))? {
             if directory.facts(&name).is_ok_and(|facts| is_believed(facts.uid())) {
                 remove_if_stale(&directory, &name, |word| word == content.magic());

@@ -16,7 +16,7 @@ const WAITING_MAX: usize = 256;
 pub(super) struct Leftovers {
     directory: PathBuf,
     after: Duration,
-    ended: Option<SyncSender<Ended>>,
+    queue: Option<SyncSender<Ended>>,
 }
 
 /// A client that has ended.
@@ -32,31 +32,31 @@ impl Leftovers {
     }
 
     fn of(directory: PathBuf, after: Duration) -> Self {
-        Self { directory, after, ended: None }
+        Self { directory, after, queue: None }
     }
 
     /// Has the files of a client removed that has ended. Those of a process that lives stay.
     pub(super) fn remove_later(&mut self, pid: u32, uid: u32) {
-        if self.ended.is_none() {
-            let (sender, ended) = sync_channel(WAITING_MAX);
+        if self.queue.is_none() {
+            let (queue, waiting) = sync_channel(WAITING_MAX);
             let (directory, after) = (self.directory.clone(), self.after);
             let remover = thread::Builder::new().name("wirepath-files".into());
             // Without a thread the next client that ends tries again.
-            let started = remover.spawn(move || remove_all(&ended, &directory, after));
-            self.ended = started.is_ok().then_some(sender);
+            let started = remover.spawn(move || remove_all(&waiting, &directory, after));
+            self.queue = started.is_ok().then_some(queue);
         }
-        if let Some(ended) = &self.ended {
-            let _ = ended.try_send(Ended { pid, uid, at: Instant::now() });
+        if let Some(queue) = &self.queue {
+            let _ = queue.try_send(Ended { pid, uid, at: Instant::now() });
         }
     }
 }
 
 /// Until the broker is dropped.
-fn remove_all(ended: &Receiver<Ended>, directory: &Path, after: Duration) {
-    while let Ok(Ended { pid, uid, at }) = ended.recv() {
+fn remove_all(waiting: &Receiver<Ended>, directory: &Path, after: Duration) {
+    while let Ok(Ended { pid, uid, at }) = waiting.recv() {
         thread::sleep(after.saturating_sub(at.elapsed()));
         // Where that fails, they stay until the next program of their user starts.
-        let _ = remove_left_by(directory, pid, |user| user == uid);
+        let _ = remove_left_by(directory, pid, None, |user| user == uid);
     }
 }
 

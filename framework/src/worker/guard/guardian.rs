@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use super::resets::{ResetConnection, ResetOutcome, Resets};
 use super::socket::{self, ANY_INTERFACE, PacketSocket, Pidfd};
-use crate::counters::{is_trusted, printable, remove_left_by, user_of_process};
+use crate::counters::{Content, is_trusted, printable, remove_left_by, user_of_process};
 use crate::pipeline::tcp::roster::{OpenConnection, Rostered, process_started};
 
 /// Interval between two scans for new rosters, and for a worker that has ended while its process
@@ -212,8 +212,10 @@ impl Guardian {
             // If such a thread panicked, it has printed the panic.
             let _ = ending.join();
         }
+        // A roster that was not read, or whose peers were not reset, is all that is known of them.
+        let kept = (failures > 0 || looked.is_err()).then_some(Content::Connections);
         // Where that fails, the next start of its user removes them.
-        let _ = remove_left_by(&self.directory, self.pid, |user| self.is_believed(user));
+        let _ = remove_left_by(&self.directory, self.pid, kept, |user| self.is_believed(user));
         match failures {
             0 => looked.map_err(GuardError::Rosters),
             workers => Err(GuardError::PeersNotReset { workers }),
@@ -883,6 +885,12 @@ mod tests {
         rosters[1].open(3, &connection());
         rosters.iter().for_each(|roster| drop(sign(roster.path(), pid, started)));
         let report = received.recv_timeout(PATIENCE).unwrap();
+        let [unread, counters] = ["connections", "counters"].map(|suffix| {
+            let path = directory.path().join(format!("unread.{pid}.{suffix}"));
+            let content = if suffix == "counters" { Content::Counters } else { Content::Connections };
+            fs::write(&path, content.magic().to_ne_bytes()).unwrap();
+            path
+        });
         assert_eq!((&*report.app, report.cause), ("bad", ReportCause::Unguarded), "{report}");
         assert!(report.to_string().contains("number 4294967295") && report.to_string().contains(RIGHTS), "{report}");
         assert!(received.recv_timeout(3 * LOOK_SPAN).is_err(), "once, and nothing of those that are guarded");
@@ -893,6 +901,11 @@ mod tests {
         let ended: Vec<_> = report.connections.iter().map(|ended| (ended.flow, ended.end)).collect();
         assert_eq!(ended, [(connection().flow, ResetOutcome::NotSent)], "{report}");
         assert!(matches!(watching.join().unwrap(), Err(GuardError::PeersNotReset { workers: 1 })));
+        assert_eq!(
+            (unread.exists(), counters.exists()),
+            (true, false),
+            "what was not read stays where not all is well"
+        );
         assert!(received.try_recv().is_err() && Rostered::list(directory.path()).unwrap().is_empty());
     }
 }
