@@ -2,8 +2,9 @@
 //! that has become this one.
 //!
 //! ```text
-//!   a listener ────────────────────┬─▶ ours from the first wait for its connections on, unless the
-//!                                  │   kernel has some by then: they would be reset
+//!   a listener that systemd or     ┬─▶ ours from the first wait for its connections on, unless the
+//!   inetd has given; each listener │   kernel has some by then: they would be reset
+//!   where there is a broker ───────┤
 //!   a bound datagram socket that   │
 //!   systemd or inetd has given ────┴─▶ ours from its first use on; the kernel says its options
 //!   all others ──────────────────────▶ the kernel's
@@ -131,11 +132,18 @@ fn address_of_ours(fd: c_int, kind: Kind, listens: bool, config: &config::Config
 }
 
 /// Whether one whose address the rules give to us can be ours when it is first used. A program may
-/// have datagram sockets of its server's that it never uses, so one is to be given to it.
+/// have datagram sockets of its server's that it never uses, so one is to be given to it. So is a
+/// listener where no broker passes frames on: its server may have started several programs with
+/// it, and the first would have all callers.
 fn may_become_ours(fd: c_int, socket: &Socket, local: SocketAddrV4, config: &config::Config) -> bool {
+    let is_given = || config::is_given(fd);
     match socket.kind {
-        Kind::Stream => socket.is_listener && !(config.policy == Policy::Refuse && back::has_kernels_connections(fd)),
-        Kind::Datagram => config::is_given(fd) && !local.ip().is_multicast() && offload::peer_of(fd).is_none(),
+        Kind::Stream => {
+            socket.is_listener
+                && (config::broker().is_some() || is_given())
+                && !(config.policy == Policy::Refuse && back::has_kernels_connections(fd))
+        }
+        Kind::Datagram => is_given() && !local.ip().is_multicast() && offload::peer_of(fd).is_none(),
     }
 }
 

@@ -9,7 +9,7 @@ use wirepath_tests::live::TIMEOUT;
 use super::*;
 
 /// Starts a program with a listener and a datagram socket: ADDRESS WHEN BODY. With `called` it
-/// waits for a caller before, as systemd does.
+/// waits for a caller before, as systemd does; with `kept` the program just has them.
 const ACTIVATES: &str = "\
 import fcntl, os, select, socket, sys
 listener = socket.create_server((sys.argv[1], 7300))
@@ -21,7 +21,7 @@ for number, fd in enumerate(given): os.dup2(fd, 3 + number)
 if sys.argv[2] == 'called':
     print('listens', flush=True)
     select.select([3], [], [])
-settings = {'LISTEN_PID': str(os.getpid()), 'LISTEN_FDS': '2'}
+settings = {} if sys.argv[2] == 'kept' else {'LISTEN_PID': str(os.getpid()), 'LISTEN_FDS': '2'}
 os.closerange(5, 100)
 os.execvpe('env', ['env', *sys.argv[3].split(' '), 'python3', '-c', sys.argv[4]], {**os.environ, **settings})
 ";
@@ -69,6 +69,21 @@ fn listener_that_systemd_gives_with_a_caller_stays_the_kernels_in_a_sentence() {
     program.said.read_to_string(&mut lines).unwrap();
     let why = "it was there when the program began, and the kernel has connections at its port";
     assert!(lines.contains(why) && lines.contains("served\n"), "{lines}");
+}
+
+/// A supervisor starts several workers with one listener, and without a broker one of them would
+/// have all callers.
+#[test]
+fn listener_that_nobody_has_given_stays_the_kernels_without_a_broker() {
+    let test = "listener_that_nobody_has_given_stays_the_kernels_without_a_broker";
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    let mut program = Activated::start(&wire, "kept");
+    assert_eq!(program.next_line(), "ready\n");
+    is_served(&wire);
+    let mut lines = String::new();
+    program.said.read_to_string(&mut lines).unwrap();
+    let why = format!("{OURS}:7300: it was there when the program began (systemd, inetd or exec)");
+    assert!(lines.contains(&why) && lines.contains("served\n"), "{lines}");
 }
 
 /// The program that serves. Dropped, it is killed.
