@@ -22,7 +22,8 @@ pub(crate) type Count = isize;
 
 /// Sets `errno` and returns -1.
 pub(crate) fn fail(errno: sockets::Errno) -> Count {
-    // Calls that can begin again do so themselves.
+    // Calls that can begin again do so themselves, and a `close` that lingers reports no error. So
+    // it is a `connect`: its handshake goes on, as on Linux after a signal, and `EINTR` says so.
     let errno = if errno == BEGIN_AGAIN { sockets::Errno(libc::EINTR) } else { errno };
     // SAFETY: libc's `errno` of this thread.
     unsafe { *libc::__errno_location() = errno.0 };

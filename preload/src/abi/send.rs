@@ -25,7 +25,7 @@ symbols! {
     fn write(fd: c_int, bytes: *const c_void, len: usize) -> Count {
         match ours(fd).and_then(|file| send_one(file, bytes, len, None, 0)) {
             Some(sent) => give(sent),
-            None => pass!(real::write(fd, bytes, len)),
+            None => by_kernel(fd, pass!(real::write(fd, bytes, len))),
         }
     }
 
@@ -43,7 +43,7 @@ symbols! {
             Ok(None) => 0,
             Ok(Some(flags)) => match send_parts(file, parts, count as usize, None, flags) {
                 Some(sent) => give(sent),
-                None => pass!(real::pwritev2(fd, parts, count, offset, 0)),
+                None => by_kernel(fd, pass!(real::pwritev2(fd, parts, count, offset, 0))),
             },
             Err(error) => fail(error),
         }
@@ -62,14 +62,14 @@ symbols! {
         }
         match file.and_then(|file| send_parts(file, parts, count as usize, None, 0)) {
             Some(sent) => give(sent),
-            None => pass!(real::writev(fd, parts, count)),
+            None => by_kernel(fd, pass!(real::writev(fd, parts, count))),
         }
     }
 
     fn send(fd: c_int, bytes: *const c_void, len: usize, flags: c_int) -> Count {
         match ours(fd).and_then(|file| send_one(file, bytes, len, None, flags)) {
             Some(sent) => give(sent),
-            None => pass!(real::sendto(fd, bytes, len, flags, core::ptr::null(), 0)),
+            None => by_kernel(fd, pass!(real::sendto(fd, bytes, len, flags, core::ptr::null(), 0))),
         }
     }
 
@@ -90,7 +90,7 @@ symbols! {
         };
         match send_one(file, bytes, len, to, flags) {
             Some(sent) => give(sent),
-            None => pass!(real::sendto(fd, bytes, len, flags, address, address_len)),
+            None => by_kernel(fd, pass!(real::sendto(fd, bytes, len, flags, address, address_len))),
         }
     }
 
@@ -103,7 +103,7 @@ symbols! {
             Some(sent) => give(sent),
             None if passes_ours(message) => fail(Errno::EINVAL),
             None if file.is_none() && is_refused_message(fd, message, flags) => fail(Errno::EACCES),
-            None => pass!(real::sendmsg(fd, message, flags)),
+            None => by_kernel(fd, pass!(real::sendmsg(fd, message, flags))),
         }
     }
 
@@ -140,7 +140,7 @@ symbols! {
                 Some(Err(_)) => return idx as c_int,
                 // This one is the kernel's. The next one may go to a destination of ours, or to one
                 // that a rule refuses.
-                None => match pass!(real::sendmmsg(fd, core::ptr::from_mut(entry), 1, flags)) {
+                None => match by_kernel(fd, pass!(real::sendmmsg(fd, core::ptr::from_mut(entry), 1, flags)) as Count) as c_int {
                     1 => (),
                     error if idx == 0 => return error,
                     _ => return idx as c_int,
@@ -219,6 +219,20 @@ fn passes_ours(message: *const libc::msghdr) -> bool {
          frames on (--forward)",
     );
     true
+}
+
+/// The result of a send that the kernel has made. Of one on a socket of ours that has failed, the
+/// library forgets that the kernel has begun a datagram.
+#[inline]
+fn by_kernel(fd: c_int, sent: Count) -> Count {
+    if sent < 0
+        && let Some(file) = known(fd)
+    {
+        let error = real::errno();
+        data::note_refusal_of_twin(file);
+        return fail(error);
+    }
+    sent
 }
 
 fn send_one(

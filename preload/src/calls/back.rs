@@ -25,13 +25,13 @@ use wirepath::device::af_xdp::does_broker_answer;
 use wirepath::worker::broker::ports_of_kernels_connections;
 
 use super::listener::{self, MAY_BE_IDLE_IN_SETS};
-use super::{Outcome, keep, left, offload};
+use super::{Direction, Outcome, keep, left, offload};
 use crate::engine::file::FileKind;
 use crate::engine::group::Engines;
 use crate::engine::table::FileId;
 use crate::engine::wait::{Blocking, LOOK_FOR_BROKER_EVERY, readable};
 use crate::engine::{self, BEGIN_AGAIN, Engine, State, thread};
-use crate::{config, sys};
+use crate::{config, real, sys};
 
 /// A broker that is not busy answers in less. The program's call waits so long for one that is
 /// stopped.
@@ -45,13 +45,52 @@ const HAS_CONNECTIONS: &str = "the kernel has connections at its port, of the ti
 /// A call on a file that may wait. It begins again each time that its wait ends so that it looks
 /// for the broker, and after another thread has found it.
 #[inline]
-pub(super) fn call_through<T>(file: FileId, mut call: impl FnMut() -> Outcome<T>) -> Outcome<T> {
-    let mut done = call();
-    while matches!(done, Outcome::Ours(Err(BEGIN_AGAIN))) {
+pub(super) fn call_through<T>(
+    file: FileId,
+    (direction, flags): (Direction, c_int),
+    mut call: impl FnMut() -> Outcome<T>,
+) -> Outcome<T> {
+    let done = call();
+    if matches!(done, Outcome::Ours(Err(BEGIN_AGAIN))) { call_again(file, direction, flags, call) } else { done }
+}
+
+#[cold]
+fn call_again<T>(file: FileId, direction: Direction, flags: c_int, mut call: impl FnMut() -> Outcome<T>) -> Outcome<T> {
+    loop {
         left::take_up_if_left(file);
-        done = thread::begin_again(&mut call);
+        match thread::begin_again(&mut call) {
+            Outcome::Ours(Err(BEGIN_AGAIN)) => (),
+            Outcome::Pass => {
+                return await_twin(file, direction, flags)
+                    .map_or_else(|error| Outcome::Ours(Err(error)), |()| Outcome::Pass);
+            }
+            done => return done,
+        }
     }
-    done
+}
+
+/// The kernel goes on with a call that has waited, and would give it its whole timeout again. So
+/// what is left of that is waited here.
+///
+/// # Errors
+/// `EAGAIN` after that time, `EINTR`.
+fn await_twin(file: FileId, direction: Direction, flags: c_int) -> Result<(), Errno> {
+    let Some(left) = thread::time_left() else { return Ok(()) };
+    let twin = {
+        let mut engine = engine::enter(file);
+        if flags & libc::MSG_DONTWAIT != 0 || engine.files.is_nonblocking(file) {
+            return Ok(());
+        }
+        engine.files.twin(file)?
+    };
+    let events = if direction == Direction::Receive { libc::POLLIN } else { libc::POLLOUT };
+    let mut fds = [libc::pollfd { events, ..readable(twin) }];
+    real::ppoll_to_sleep(&mut fds, Some(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX)));
+    match fds[0].revents {
+        0 if thread::is_interrupted(false) => Err(Errno(libc::EINTR)),
+        0 => Err(Errno::EAGAIN),
+        _ => Ok(()),
+    }
 }
 
 /// The same of a wait that has no file of its own, or several.
@@ -168,12 +207,13 @@ fn ours(engine: &Engine) -> Vec<(FileId, SocketId)> {
     ours.collect()
 }
 
-/// Whether the program is to take something of a socket that would be lost: a datagram or a caller
-/// of before, and a listener's caller that the kernel has.
+/// Whether the program is to take something of a socket that would be lost, a datagram or a caller
+/// of before, and a listener's caller that the kernel has; or to end a datagram of several sends.
 fn has_more(engine: &mut Engine, file: FileId, id: SocketId) -> bool {
     let is_listener = engine.files.socket(file).is_ok_and(|socket| socket.is_listener);
     let has_caller = |twin| sys::ppoll(&mut [readable(twin)], Some(0)) != Ok(0);
     engine.look(|sockets| sockets.ready(id)).is_ok_and(|ready| ready.has(Ready::IN))
+        || engine.look(|sockets| sockets.has_begun_datagram(id)) == Ok(true)
         || (is_listener && engine.files.twin(file).is_ok_and(has_caller))
 }
 
@@ -225,4 +265,38 @@ fn leave_listeners_with_connections(engines: &mut Engines, files: &mut Vec<FileI
         let _ = keep(engine, file, HAS_CONNECTIONS);
         false
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+    use crate::address::Family;
+    use crate::engine::file::Socket;
+
+    #[test]
+    fn call_that_goes_on_in_the_kernel_has_the_time_that_it_has_left() {
+        let Ok(twin) = UdpSocket::bind("127.0.0.1:0") else { panic!("no socket") };
+        let what = FileKind::Socket(Socket::new(Kind::Datagram, Family::Inet));
+        let file = engine::enter_at(0).files.open(twin.as_raw_fd(), false, what);
+        let receive = |flags, left| {
+            let mut waited = false;
+            call_through::<()>(file, (Direction::Receive, flags), || {
+                if core::mem::replace(&mut waited, true) {
+                    return Outcome::Pass;
+                }
+                thread::set_time_left(left);
+                Outcome::Ours(Err(BEGIN_AGAIN))
+            })
+        };
+        let short = Some(Duration::from_millis(1));
+        assert!(matches!(receive(0, short), Outcome::Ours(Err(Errno::EAGAIN))));
+        assert!(matches!(receive(libc::MSG_DONTWAIT, short), Outcome::Pass));
+        assert!(matches!(receive(0, None), Outcome::Pass));
+        assert!(twin.local_addr().and_then(|local| twin.send_to(b"x", local)).is_ok());
+        assert!(matches!(receive(0, Some(Duration::from_secs(60))), Outcome::Pass));
+        assert!(engine::enter_at(0).files.close(file, twin.as_raw_fd()).is_some());
+    }
 }

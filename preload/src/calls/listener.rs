@@ -455,7 +455,7 @@ pub(crate) fn accept(file: FileId, flags: c_int) -> Outcome<Accepted> {
     if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
         return Ours(Err(Errno::EINVAL));
     }
-    back::call_through(file, || accept_by_any(file, flags))
+    back::call_through(file, (Direction::Receive, 0), || accept_by_any(file, flags))
 }
 
 /// By whichever of its listeners has a connection first.

@@ -668,7 +668,9 @@ pub(crate) fn blocking(file: FileId, id: SocketId, flags: c_int, direction: Dire
             Direction::Receive => options.receive_timeout,
             Direction::Send => options.send_timeout,
         })
-    })?;
+    });
+    // Another thread may have opened the engine anew since the caller looked the number up.
+    let timeout = engine::of_today(timeout)?;
     let timeout = thread::timeout_of_call(timeout.map(|timeout| Duration::from_nanos(timeout.as_nanos())));
     Ok(Blocking::of_socket(is_nonblocking, timeout))
 }

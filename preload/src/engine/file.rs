@@ -79,8 +79,8 @@ pub(crate) struct Socket {
     pub(crate) wants_sigio: bool,
     /// `IPV6_RECVPKTINFO`, which datagrams of IPv4 peers have a message of as well.
     pub(crate) receives_info6: bool,
-    /// A send had `MSG_MORE`, or `UDP_CORK` was set: several calls may make one datagram.
-    pub(crate) has_appended: bool,
+    /// A send had `MSG_MORE`, or `UDP_CORK` was set, once: several calls may make one datagram.
+    pub(crate) may_append: bool,
     /// One is under way that the kernel has begun.
     pub(crate) twin_has_begun: bool,
     /// `UDP_CORK` is set.
@@ -457,7 +457,7 @@ impl Socket {
             is_both: false,
             wants_sigio: false,
             receives_info6: false,
-            has_appended: false,
+            may_append: false,
             twin_has_begun: false,
             is_corked: false,
             stamp: Stamp::Off,
@@ -509,14 +509,20 @@ impl Socket {
     /// `UDP_CORK` was set, or what it kept has left.
     pub(crate) fn note_cork(&mut self, on: bool) {
         self.is_corked = on;
-        self.has_appended |= on;
+        self.may_append |= on;
         self.twin_has_begun &= on;
     }
 
     /// The kernel sends a datagram, or begins one of several calls.
     pub(crate) fn note_send_of_twin(&mut self, flags: c_int) {
         self.twin_has_begun = self.kind == Kind::Datagram && (self.is_corked || flags & libc::MSG_MORE != 0);
-        self.has_appended |= self.twin_has_begun;
+        self.may_append |= self.twin_has_begun;
+    }
+
+    /// The kernel has refused what was noted: nothing is left of a datagram to which something
+    /// could not be appended (Linux `udp_sendmsg`).
+    pub(crate) fn note_refusal_of_twin(&mut self) {
+        self.twin_has_begun = false;
     }
 
     /// The offloaded socket, if it is one.
@@ -543,6 +549,15 @@ mod tests {
 
     fn open(files: &mut OpenFiles, fd: c_int) -> FileId {
         files.open(fd, false, FileKind::Socket(Socket::new(Kind::Datagram, Family::Inet)))
+    }
+
+    #[test]
+    fn datagram_that_the_kernel_refuses_to_begin_is_not_under_way() {
+        let mut socket = Socket::new(Kind::Datagram, Family::Inet);
+        socket.note_send_of_twin(libc::MSG_MORE);
+        assert!(socket.twin_has_begun && socket.may_append);
+        socket.note_refusal_of_twin();
+        assert!(!socket.twin_has_begun);
     }
 
     #[test]

@@ -250,11 +250,16 @@ pub(crate) fn is_inside() -> bool {
     with(|thread| thread.inside.get() > 0).unwrap_or(true)
 }
 
-/// Begins a call: handlers that run from now on interrupt it.
+/// Begins a call: handlers that run from now on interrupt it, and what the wait of an earlier call
+/// has left is not its time.
 pub(crate) fn begin_call() {
     test_cancel();
-    if with(|thread| thread.begun.get()) != Some(Begun::Again) {
+    let begun = with(|thread| thread.begun.get()).unwrap_or(Begun::First);
+    if begun != Begun::Again {
         forget_handlers();
+    }
+    if begun == Begun::First {
+        set_time_left(None);
     }
 }
 
@@ -271,12 +276,19 @@ pub(crate) fn set_time_left(left: Option<Duration>) {
     with(|thread| thread.time_left.set(left));
 }
 
+/// What the last wait of the thread's call has left of its timeout; `None` without one.
+pub(crate) fn time_left() -> Option<Duration> {
+    with(|thread| thread.time_left.get()).flatten()
+}
+
 /// Makes a call anew that may have waited: what its last wait has left is all the time that it has.
+/// A handler that ran before, during that wait, does not interrupt it any more.
 pub(crate) fn resume<T>(again: impl FnOnce() -> T) -> T {
     begin(Begun::Resumed, again)
 }
 
-/// The same of a call that has waited: a handler that has run since it first began interrupts it.
+/// The same, but a handler that ran before still interrupts it: the program sees one call, and its
+/// wait was cut short by the library alone.
 pub(crate) fn begin_again<T>(again: impl FnOnce() -> T) -> T {
     begin(Begun::Again, again)
 }
@@ -463,5 +475,20 @@ pub(crate) fn close_eventfd() {
     let fd = with(|thread| thread.eventfd.replace(0)).unwrap_or(0);
     if fd != 0 {
         give_back(fd);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_an_earlier_call_has_left_is_not_that_of_the_next() {
+        let earlier = Some(Duration::ZERO);
+        set_time_left(earlier);
+        resume(begin_call);
+        assert_eq!(time_left(), earlier, "of the same call");
+        begin_call();
+        assert_eq!(time_left(), None);
     }
 }

@@ -30,7 +30,7 @@ mod waiting;
 pub(crate) use control::control;
 pub(crate) use file::send_file;
 pub(crate) use receive::{Batch, Received, receive};
-pub(crate) use send::{send, send_controlled, send_what_is_not_there};
+pub(crate) use send::{note_refusal_of_twin, send, send_controlled, send_what_is_not_there};
 pub(super) use waiting::SETS_LOW_WATER;
 pub(crate) use waiting::await_owner;
 
@@ -45,7 +45,7 @@ struct Target {
     /// The twin has its turn even while the engine has more.
     is_both: bool,
     /// Several calls may make one datagram.
-    has_appended: bool,
+    may_append: bool,
     /// The time of the last datagram is asked for.
     keeps_stamp: bool,
     /// The group that it is connected to.
@@ -59,7 +59,7 @@ fn target(engine: &mut Engine, file: FileId) -> Result<Target, Errno> {
     let file = engine.files.get(file).ok_or(Errno::EBADF)?;
     let (Some(&twin), FileKind::Socket(socket)) = (file.fds.first(), &file.what) else { return Err(Errno::ENOTSOCK) };
     let Owner::Ours { id, hears_twin } = socket.place else { return Err(Errno::ENOTSOCK) };
-    let Socket { kind, family, is_both, has_appended, stamp, groups: Groups { peer: peer_group, .. }, .. } = *socket;
+    let Socket { kind, family, is_both, may_append, stamp, groups: Groups { peer: peer_group, .. }, .. } = *socket;
     Ok(Target {
         id,
         twin,
@@ -67,7 +67,7 @@ fn target(engine: &mut Engine, file: FileId) -> Result<Target, Errno> {
         kind,
         hears_twin,
         is_both,
-        has_appended,
+        may_append,
         keeps_stamp: stamp != Stamp::Off,
         peer_group,
         is_nonblocking: file.is_nonblocking,

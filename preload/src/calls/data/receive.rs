@@ -12,7 +12,7 @@ use super::waiting::{least_of, receive_in_time};
 use super::{Target, has_input, target};
 use crate::address::Family;
 use crate::calls::Outcome::{self, Ours, Pass};
-use crate::calls::{back, error_queue, stamp};
+use crate::calls::{Direction, back, error_queue, stamp};
 use crate::engine::table::FileId;
 use crate::engine::wait::{self, Sides};
 use crate::engine::{self, Engine, EngineGuard, thread};
@@ -56,7 +56,7 @@ pub(crate) fn receive(file: FileId, parts: &mut [IoSliceMut<'_>], flags: c_int) 
                 has_control: false,
             }))
         }
-        _ => back::call_through(file, || receive_bytes(file, parts, flags)),
+        _ => back::call_through(file, (Direction::Receive, flags), || receive_bytes(file, parts, flags)),
     }
 }
 

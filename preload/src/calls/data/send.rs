@@ -33,7 +33,7 @@ pub(crate) fn send_controlled(
     control: &[u8],
 ) -> Outcome<usize> {
     thread::test_cancel();
-    back::call_through(file, || send_parts(file, parts, to, flags, control))
+    back::call_through(file, (Direction::Send, flags), || send_parts(file, parts, to, flags, control))
 }
 
 fn send_parts(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags: c_int, control: &[u8]) -> Outcome<usize> {
@@ -90,12 +90,13 @@ fn send_parts(file: FileId, parts: &[IoSlice<'_>], to: Option<&[u8]>, flags: c_i
     if flags & libc::MSG_MORE != 0
         && let Ok(socket) = engine.files.socket(file)
     {
-        socket.has_appended = true;
+        socket.may_append = true;
     }
     let control = control.as_ref().filter(|control| !control.is_none());
     engine.count_answer();
+    let has_begun = target.may_append && engine.look(|sockets| sockets.has_begun_datagram(target.id)).unwrap_or(false);
     let first = send_once(&mut engine, &target, parts, (to, control), flags);
-    if first == Err(Errno::ENETUNREACH) && is_kernels_now(&mut engine, file, &target, to) {
+    if first == Err(Errno::ENETUNREACH) && !has_begun && is_kernels_now(&mut engine, &target, to) {
         return Pass;
     }
     drop(engine);
@@ -134,7 +135,7 @@ fn sender_of(
 ) -> Result<Sender, Errno> {
     // What is appended goes where the begin of the datagram is, whatever it names (Linux
     // `udp_sendmsg`).
-    if target.has_appended {
+    if target.may_append {
         if engine.files.socket(file)?.twin_has_begun {
             return Ok(Sender::Twin);
         }
@@ -172,9 +173,21 @@ fn pass_to_twin(
         socket.note_send_of_twin(flags);
     }
     // To a group the twin's own TTL may be 0.
-    match to.or(target.peer_group).filter(|to| to.ip().is_multicast()) {
+    let sent = match to.or(target.peer_group).filter(|to| to.ip().is_multicast()) {
         Some(group) => send_by_twin(engine, file, parts, (group, control), flags),
         None => Pass,
+    };
+    if let Ours(Err(_)) = sent {
+        note_refusal_of_twin(file);
+    }
+    sent
+}
+
+/// The kernel has refused a send that was passed on to it.
+#[cold]
+pub(crate) fn note_refusal_of_twin(file: FileId) {
+    if let Ok(socket) = engine::enter(file).files.socket(file) {
+        socket.note_refusal_of_twin();
     }
 }
 
@@ -238,15 +251,12 @@ fn rule_of(engine: &mut Engine, target: &Target, to: SocketAddrV4) -> Option<Rol
     config::get()?.role_of_sender(local, to)
 }
 
-/// Whether the kernel sends a datagram for which the worker has no route, because routes have just
-/// changed. The error stands where the datagram began with other calls, whose bytes the kernel does
-/// not have.
+/// Whether the kernel sends a whole datagram for which the worker has no route, because routes have
+/// just changed. Of one that began with other calls it does not have their bytes.
 #[cold]
-fn is_kernels_now(engine: &mut Engine, file: FileId, target: &Target, to: Option<SocketAddrV4>) -> bool {
-    let has_appended = engine.files.socket(file).is_ok_and(|socket| socket.has_appended);
+fn is_kernels_now(engine: &mut Engine, target: &Target, to: Option<SocketAddrV4>) -> bool {
     let remote = to.or_else(|| engine.look(|sockets| sockets.peer_addr(target.id)).ok());
     target.kind == Kind::Datagram
-        && !has_appended
         && remote.is_some_and(|to| !to.ip().is_multicast() && !offload::still_goes_by_ours(engine, *to.ip()))
 }
 

@@ -236,6 +236,9 @@ static void appended(void) {
     say("append", sends_to(fd, "b", MSG_MORE, &echo));
     say("append", send(fd, "c", 1, 0));
     received(here);
+    // Nothing has begun.
+    struct sockaddr_in nowhere = at("127.0.0.1", 0);
+    say("begin nowhere", sends_to(fd, "x", MSG_MORE, &nowhere));
     say("begin there", sends_to(fd, "d", MSG_MORE, &echo));
     say("append", sends_to(fd, "e", 0, &local));
     received(fd);
