@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod counts;
+pub mod images;
 mod sink;
 
 pub use counts::GatewayCounts;

@@ -5,12 +5,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Args, Parser, Subcommand};
 use feed_handler::args::{ReplayArgs, RunArgs};
 use feed_handler::report::Summary;
 use feed_handler::{Error, Event, SinkContext, replay_with, run_with};
+use market::Capacity;
+use market_gateway::images::ImageServer;
 use market_gateway::{GatewayCounts, RingSink};
 use market_ring::RingConfig;
 use wirepath::counters::{printable, printable_lines};
@@ -56,7 +58,14 @@ struct RingArgs {
     /// books have a place for.
     #[arg(long, value_name = "N")]
     quotes: Option<usize>,
+    /// Give images of single instruments at this Unix socket, to consumers that join in mid-day.
+    /// With several workers each has its own: PATH.QUEUE.
+    #[arg(long, value_name = "PATH")]
+    images: Option<PathBuf>,
 }
+
+/// The threads that give images.
+type ImageServers = Arc<Mutex<Vec<ImageServer>>>;
 
 fn main() -> ExitCode {
     match Cli::parse().command.carry_out() {
@@ -72,14 +81,15 @@ impl Command {
     fn carry_out(self) -> Result<ExitCode, Error> {
         let stop = StopFlag::on_signals().map_err(Error::failed)?;
         let counts = Arc::new(GatewayCounts::default());
+        let images = ImageServers::default();
         let summary = match self {
             Self::Replay { feed, ring } => {
-                let sinks = ring.sinks(false, &counts);
+                let sinks = ring.sinks(false, &counts, &images);
                 replay_with(&feed.plan()?, &stop, report(feed.output.quiet, Arc::clone(&counts)), sinks)?
             }
             Self::Run { feed, ring } => {
                 let plan = feed.plan()?;
-                let sinks = ring.sinks(plan.live.queues.len() > 1, &counts);
+                let sinks = ring.sinks(plan.live.queues.len() > 1, &counts, &images);
                 run_with(&plan, &stop, report(feed.output.quiet, Arc::clone(&counts)), sinks)?
             }
         };
@@ -94,8 +104,9 @@ impl RingArgs {
         self,
         has_several: bool,
         counts: &Arc<GatewayCounts>,
+        images: &ImageServers,
     ) -> impl Fn(&SinkContext) -> Result<RingSink, Error> + Send + Sync + 'static {
-        let counts = Arc::clone(counts);
+        let (counts, images) = (Arc::clone(counts), Arc::clone(images));
         move |context| {
             let wanted = RingSink::quotes_wanted(context);
             let quotes = self.quotes.unwrap_or(wanted);
@@ -112,8 +123,17 @@ impl RingArgs {
                 ));
             }
             let config = RingConfig { records: self.records, quotes, ..RingConfig::default() };
-            let path = if has_several { numbered(&self.ring, context.queue) } else { self.ring.clone() };
-            RingSink::create(&path, &config, context, Arc::clone(&counts))
+            let path_of = |path: &Path| if has_several { numbered(path, context.queue) } else { path.to_owned() };
+            let ring = path_of(&self.ring);
+            let sink = RingSink::create(&ring, &config, context, Arc::clone(&counts))?;
+            if let Some(socket) = &self.images {
+                let capacity = context.plan.capacity.over(Capacity::default());
+                let socket = path_of(socket);
+                let server = ImageServer::start(&ring, &socket, capacity, say)
+                    .map_err(|error| Error::failed(format!("no images at {}: {error}", socket.display())))?;
+                images.lock().unwrap_or_else(PoisonError::into_inner).push(server);
+            }
+            Ok(sink)
         }
     }
 }

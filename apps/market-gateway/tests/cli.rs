@@ -7,8 +7,8 @@ use exchange_sim::Settings;
 use tempfile::tempdir;
 
 /// What a replay of a day of 100 instruments with these flags says on standard error and on
-/// standard output.
-fn replay(flags: &[&str]) -> (String, String) {
+/// standard output, and whether it succeeds.
+fn try_replay(flags: &[&str]) -> (String, String, bool) {
     let folder = tempdir().unwrap();
     let (file, ring) = (folder.path().join("day.pcap"), folder.path().join("ring"));
     exchange_sim::generate(&Settings { messages: 2_000, symbols: 100, ..Settings::default() }, &file).unwrap();
@@ -16,7 +16,12 @@ fn replay(flags: &[&str]) -> (String, String) {
     command.args(["replay", "--cpu", "any", "--format", "mold-itch50"]).arg(&file).arg("--ring").arg(&ring);
     let output = command.args(flags).output().unwrap();
     let [said, printed] = [output.stderr, output.stdout].map(|bytes| String::from_utf8(bytes).unwrap());
-    assert!(output.status.success(), "{said}{printed}");
+    (said, printed, output.status.success())
+}
+
+fn replay(flags: &[&str]) -> (String, String) {
+    let (said, printed, is_success) = try_replay(flags);
+    assert!(is_success, "{said}{printed}");
     (said, printed)
 }
 
@@ -31,4 +36,17 @@ fn ring_with_too_few_quotes_is_told_at_the_start_and_at_the_end() {
 fn ring_has_a_quote_for_each_place_in_the_books_where_nothing_is_said() {
     let (said, printed) = replay(&[]);
     assert!(!said.contains("quotes") && !printed.contains("had no place"), "{said}{printed}");
+}
+
+#[test]
+fn socket_of_images_is_gone_with_the_gateway_and_takes_the_place_of_no_other_file() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("images");
+    let flags = ["--images", path.to_str().unwrap()];
+    replay(&flags);
+    assert!(!path.exists());
+    std::fs::write(&path, "a file").unwrap();
+    let (said, printed, is_success) = try_replay(&flags);
+    assert!(!is_success && said.contains("no images at"), "{said}{printed}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "a file");
 }
