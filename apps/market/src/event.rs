@@ -326,7 +326,9 @@ pub struct Status {
     pub operational: bool,
     /// Exchange time, ns.
     pub at_ns: u64,
-    /// The instrument; [`Symbol::NONE`] where it is each one of the channel.
+    /// The instrument; [`Symbol::NONE`] where it is each one of the channel. An operational state
+    /// is then the channel's own, apart from those of its instruments; any other takes the place of
+    /// the state of each.
     pub symbol: Symbol,
 }
 

@@ -18,8 +18,11 @@ pub struct Halts {
     untold: Halt,
     /// All instruments, whatever was told of each.
     is_channel_halted: bool,
-    /// Some instrument may be halted. Mostly none is, and a look at one costs nothing then.
-    is_any: bool,
+    /// Instruments of `halts` that are halted. Mostly none is, and a look at one costs nothing
+    /// then.
+    halted: usize,
+    /// States of instruments for which there is no room.
+    refused: u64,
 }
 
 /// Why the venue does not trade an instrument.
@@ -48,7 +51,8 @@ impl Halts {
             halts: vec![Halt::default(); capacity].into(),
             untold: Halt::default(),
             is_channel_halted: false,
-            is_any: false,
+            halted: 0,
+            refused: 0,
         }
     }
 
@@ -62,7 +66,12 @@ impl Halts {
     /// Whether the venue does not trade `symbol`, as far as is known.
     #[inline]
     pub fn is_halted(&self, symbol: Symbol) -> bool {
-        self.is_any && (self.is_channel_halted || self.halt(symbol).is_halted())
+        self.is_any() && (self.is_channel_halted || self.halt(symbol).is_halted())
+    }
+
+    /// States that were left out because there was no room for their instruments.
+    pub const fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// Takes a state. Returns whether it halts an instrument that was not halted, or the other way
@@ -70,14 +79,21 @@ impl Halts {
     #[cold]
     pub fn take(&mut self, status: &Status) -> bool {
         let Some(is_now) = status.is_halted else { return false };
-        self.is_any |= is_now;
         if status.symbol == Symbol::NONE {
-            return core::mem::replace(&mut self.is_channel_halted, is_now) != is_now;
+            return if status.operational {
+                core::mem::replace(&mut self.is_channel_halted, is_now) != is_now
+            } else {
+                self.take_all(is_now)
+            };
         }
         let known = self.symbols.len();
-        let Some(idx) = self.symbols.find_or_insert(status.symbol).map(|idx| idx.0 as usize) else { return false };
+        let Some(idx) = self.symbols.find_or_insert(status.symbol).map(|idx| idx.0 as usize) else {
+            self.refused += 1;
+            return false;
+        };
         if idx == known {
             self.halts[idx] = self.untold;
+            self.halted += usize::from(self.untold.is_halted());
         }
         let (before, halt) = (self.halts[idx], &mut self.halts[idx]);
         if status.operational {
@@ -85,12 +101,24 @@ impl Halts {
         } else {
             halt.is_regulatory = is_now;
         }
+        self.halted = self.halted + usize::from(halt.is_halted()) - usize::from(before.is_halted());
         halt.is_halted() != before.is_halted()
     }
 
+    /// Each instrument has this state, also those of which nothing was told.
+    fn take_all(&mut self, is_now: bool) -> bool {
+        let before = (self.halted, self.untold.is_halted());
+        let known = self.symbols.len();
+        self.halts[..known].iter_mut().chain([&mut self.untold]).for_each(|halt| halt.is_regulatory = is_now);
+        self.count();
+        // All have the same state now, so that the number says whether one has changed.
+        before != (self.halted, self.untold.is_halted())
+    }
+
     /// Takes the states of an image, which are those of one moment and take the place of what was
-    /// known. An image without any leaves that: its server does not send them. `is_untold_halted`
-    /// says whether an instrument of which an image with states tells nothing is halted.
+    /// known of the same instruments. An image without any leaves that: its server does not send
+    /// them. `is_untold_halted` says whether an instrument of which an image with states tells
+    /// nothing is halted; where not, such an instrument is as it was.
     #[cold]
     pub fn take_image(&mut self, statuses: &[Status], is_untold_halted: bool) {
         if statuses.is_empty() {
@@ -98,8 +126,8 @@ impl Halts {
         }
         if is_untold_halted {
             self.untold = Halt::REGULATORY;
-            self.halts.fill(Halt::REGULATORY);
-            self.is_any = true;
+            self.halts[..self.symbols.len()].fill(Halt::REGULATORY);
+            self.count();
         }
         statuses.iter().for_each(|status| _ = self.take(status));
     }
@@ -108,7 +136,16 @@ impl Halts {
     #[cold]
     pub fn clear(&mut self) {
         self.halts.fill(Halt::default());
-        (self.untold, self.is_channel_halted, self.is_any) = (Halt::default(), false, false);
+        (self.untold, self.is_channel_halted, self.halted) = (Halt::default(), false, 0);
+    }
+
+    /// Whether some instrument may be halted.
+    const fn is_any(&self) -> bool {
+        self.halted > 0 || self.untold.is_halted() || self.is_channel_halted
+    }
+
+    fn count(&mut self) {
+        self.halted = self.halts[..self.symbols.len()].iter().filter(|halt| halt.is_halted()).count();
     }
 
     fn halt(&self, symbol: Symbol) -> Halt {
@@ -148,7 +185,7 @@ mod tests {
         for name in ["A", "B", "C"] {
             halts.take(&status(name, true, false));
         }
-        assert_eq!(halted(&halts), "AB");
+        assert_eq!((halted(&halts).as_str(), halts.refused()), ("AB", 1));
         let mut ours = Halts::of(&[Symbol::new("C").unwrap()]);
         assert_eq!(["A", "C"].map(|name| ours.take(&status(name, true, false))), [false, true]);
     }
@@ -165,6 +202,41 @@ mod tests {
         assert_eq!(halted(&halts), "C");
         halts.clear();
         assert_eq!(halted(&halts), "");
+    }
+
+    #[test]
+    fn state_of_all_instruments_takes_the_place_of_that_of_each() {
+        let mut halts = Halts::new(4);
+        halts.take(&status("B", true, false));
+        halts.take(&status("C", true, true));
+        assert!(halts.take(&status("", true, false)));
+        assert!(!halts.take(&status("", true, false)));
+        assert_eq!(halted(&halts), "ABC");
+        assert!(halts.take(&status("A", false, false)));
+        assert_eq!(halted(&halts), "BC");
+        assert!(halts.take(&status("", false, false)));
+        assert_eq!(halted(&halts), "C", "it is halted at the venue alone");
+    }
+
+    #[test]
+    fn nothing_is_looked_up_once_the_last_halt_has_ended() {
+        let mut halts = Halts::new(4);
+        halts.take_image(&[status("A", false, false)], true);
+        assert!(halts.is_any(), "of others nothing was told");
+        halts.clear();
+        for (name, is_halted, operational) in
+            [("A", true, false), ("A", true, true), ("B", true, false), ("A", false, true), ("A", false, false)]
+        {
+            halts.take(&status(name, is_halted, operational));
+            assert!(halts.is_any());
+        }
+        halts.take(&status("B", false, false));
+        assert!(!halts.is_any());
+        halts.take(&status("", true, true));
+        halts.take(&status("C", false, true));
+        assert!(halts.is_any());
+        halts.take(&status("", false, true));
+        assert!(!halts.is_any());
     }
 
     #[test]

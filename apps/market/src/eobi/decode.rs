@@ -9,7 +9,8 @@ use super::layout::{
     CrossRequest, ExecutionSummary, FullOrderExecution, HEADER_LEN, Heartbeat, InstrumentStateChange,
     InstrumentSummary, MassInstrumentStateChange, MassInstrumentStateChangeRoot, OrderAdd, OrderDelete,
     OrderMassDelete, OrderModify, OrderModifySamePrio, PacketHeader, PartialOrderExecution, ProductStateChange,
-    ProductSummary, QuoteRequest, SnapshotOrder, TesTradeReport, TopOfBook, TradeReport, TradeReversal, split_head,
+    ProductSummary, ProductSummaryRoot, QuoteRequest, SnapshotOrder, TesTradeReport, TopOfBook, TradeReport,
+    TradeReversal, split_head,
 };
 use super::loops::LoopPlace;
 use crate::codec::{Decoder, MessageCounts, MessageError};
@@ -25,7 +26,11 @@ pub struct Eobi {
     matched_ns: u64,
     /// The last live message of the product that the snapshots which come have in them.
     pub(super) last_seq: Option<u32>,
+    /// TradSesStatus of the product's head in the loop.
+    pub(super) product_status: Option<u8>,
     snapshot: Option<OpenSnapshot>,
+    /// The time of the mass change of which more follows.
+    mass_change_ns: Option<u64>,
     /// Where the loop is, for those who do not decode it.
     pub(super) place: LoopPlace,
 }
@@ -363,12 +368,12 @@ impl Eobi {
                 let states = (m.security_status, m.security_trading_status());
                 each(&status(m.security_id, states, m.transact_time.get()));
             }
-            MassInstrumentStateChange::ID => mass_status(head, body, each)?,
+            MassInstrumentStateChange::ID => self.mass_status(head, body, each)?,
             AddComplexInstrument::ID | AddFlexibleInstrument::ID | AddScaledSimpleInstrument::ID => {
                 define(head, body, each)?;
             }
             ProductSummary::ID => {
-                self.last_seq = Some(ProductSummary::parse(head, body)?.root.last_msg_seq_num_processed.get());
+                self.begin_product(&ProductSummary::parse(head, body)?.root);
                 self.snapshot = None;
             }
             InstrumentSummary::ID => self.begin_snapshot(head, body, each)?,
@@ -382,6 +387,11 @@ impl Eobi {
             template => return Err(SbeError::UnknownTemplate(template)),
         }
         Ok(true)
+    }
+
+    /// The product's part of the loop begins.
+    pub(super) fn begin_product(&mut self, m: &ProductSummaryRoot) {
+        (self.last_seq, self.product_status) = (Some(m.last_msg_seq_num_processed.get()), m.trad_ses_status());
     }
 
     /// The book that follows is made anew. Without the product's head nothing says of when it is.
@@ -406,9 +416,36 @@ impl Eobi {
             part: 1,
             parts: 1,
         };
-        // Before the orders, of which there may be none.
+        // Before the orders, of which there may be none. The state of the product is told with each
+        // instrument, because nobody knows which of them the books take.
+        if let Some(product_status) = self.product_status {
+            each(&product_state(product_status, at_ns));
+        }
         each(&status(m.security_id, (m.security_status, m.security_trading_status()), at_ns));
         self.snapshot = OpenSnapshot::begin(snapshot, m.tot_no_orders.get().into(), each);
+        Ok(())
+    }
+
+    /// The states of all instruments of the product, then those of the ones that it names, in one
+    /// message or several. T7 means those of one kind (simple, or a strategy of some kind), which
+    /// are not told apart here: so a halt of one kind is one of all, and what opens one opens all.
+    fn mass_status(&mut self, head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Result<(), SbeError> {
+        let m = MassInstrumentStateChange::parse(head, body)?.root;
+        let entries = body.get(MassInstrumentStateChangeRoot::BLOCK_LEN..).unwrap_or_default();
+        let needed = usize::from(m.no_related_sym) * size_of::<InstrumentState>();
+        let overrun = SbeError::GroupOverrun { needed, found: entries.len() };
+        let entries = entries.get(..needed).and_then(|entries| <[InstrumentState]>::ref_from_bytes(entries).ok());
+        let (entries, at_ns) = (entries.ok_or(overrun)?, m.transact_time.get());
+        let more_follows = (m.last_fragment == NOT_LAST).then_some(at_ns);
+        // Again in a later part, it would be that of the instruments which the first one named.
+        if core::mem::replace(&mut self.mass_change_ns, more_follows) != Some(at_ns) {
+            let states = (m.security_mass_status, m.security_mass_trading_status());
+            each(&status_of(Symbol::NONE, states, at_ns));
+        }
+        for entry in entries {
+            let trading = Some(entry.security_trading_status).filter(|&state| state != u8::MAX);
+            each(&status(entry.security_id, (entry.security_status, trading), at_ns));
+        }
         Ok(())
     }
 
@@ -438,6 +475,8 @@ impl Eobi {
 
 /// CompletionIndicator.
 pub(super) const COMPLETE: u8 = 1;
+/// LastFragment.
+const NOT_LAST: u8 = 0;
 /// TradSesStatus.
 const HALTED: u8 = 1;
 /// See [`HALTED`].
@@ -472,8 +511,13 @@ fn trade(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Resul
 }
 
 /// The state of an instrument: its SecurityStatus and its SecurityTradingStatus.
-fn status(security_id: I64, (status, trading): (u8, Option<u8>), at_ns: u64) -> Event {
-    let (locate, symbol, state) = (Locate::default(), symbol(security_id), trading.unwrap_or(0));
+fn status(security_id: I64, states: (u8, Option<u8>), at_ns: u64) -> Event {
+    status_of(symbol(security_id), states, at_ns)
+}
+
+/// See [`status`].
+fn status_of(symbol: Symbol, (status, trading): (u8, Option<u8>), at_ns: u64) -> Event {
+    let (locate, state) = (Locate::default(), trading.unwrap_or(0));
     let is_halted = is_halted(status, trading);
     Event::Status(event::Status { locate, state, is_halted, operational: false, at_ns, symbol })
 }
@@ -510,19 +554,6 @@ struct InstrumentState {
     security_status: u8,
     security_trading_status: u8,
     pad: [u8; 6],
-}
-
-fn mass_status(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Result<(), SbeError> {
-    let m = MassInstrumentStateChange::parse(head, body)?.root;
-    let entries = body.get(MassInstrumentStateChangeRoot::BLOCK_LEN..).unwrap_or_default();
-    let needed = usize::from(m.no_related_sym) * size_of::<InstrumentState>();
-    let overrun = SbeError::GroupOverrun { needed, found: entries.len() };
-    let entries = entries.get(..needed).and_then(|entries| <[InstrumentState]>::ref_from_bytes(entries).ok());
-    for entry in entries.ok_or(overrun)? {
-        let trading = Some(entry.security_trading_status).filter(|&state| state != u8::MAX);
-        each(&status(entry.security_id, (entry.security_status, trading), m.transact_time.get()));
-    }
-    Ok(())
 }
 
 /// An instrument that is created in the day.

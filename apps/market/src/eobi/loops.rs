@@ -66,7 +66,7 @@ impl Eobi {
         match head.template {
             ProductSummary::ID => {
                 let before = (self.last_seq.is_some() && was_complete).then_some(self.place.instruments);
-                self.last_seq = Some(ProductSummary::parse(head, body)?.root.last_msg_seq_num_processed.get());
+                self.begin_product(&ProductSummary::parse(head, body)?.root);
                 (self.place.instruments, self.place.instrument) = (0, None);
                 return Ok(SnapshotPart::LoopStart { before });
             }

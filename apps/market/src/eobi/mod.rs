@@ -26,15 +26,15 @@
 //! continuous trading), or 0 where it has none; its SecurityStatus halts it too, where it is
 //! suspended, for example. That of the product ([`crate::event::System`]) is its
 //! TradingSessionSubID (3 is continuous trading), or `H` where it is halted; its TradSesStatus is
-//! also a status of each instrument. In the loop, that of an instrument is behind its snapshot.
+//! also a status of each instrument. In the loop, both are told with an instrument's snapshot. A
+//! mass change gives its state to all instruments of the product that it does not name: T7 means
+//! those of one kind, which are not told apart here.
 //!
 //! *Many instruments.* All snapshots of a product in a loop have one number. Where more messages
 //! come behind it than [`replay_max`](crate::loops::RecoveryConfig::replay_max), the instruments
 //! that follow in the loop are left for the next one, and books heal once the product is less busy.
 //!
-//! *Not read:* the state of the product in the loop, so who joins late knows it from its next
-//! change on; the state that a mass change gives to all instruments of a kind that it does not
-//! name, so that a halt by one is not known; statistics, auction prices, the best prices after
+//! *Not read:* statistics, auction prices, the best prices after
 //! trading, requests for quotes and crosses; trades off the book (TES); the summary of a match but
 //! its time, because the executions of its orders follow and are what prints; the legs and terms of
 //! instruments that are created in the day, and descriptions of more than eight bytes.

@@ -1,9 +1,12 @@
 use super::layout::*;
 use super::*;
-use crate::book::{Books, Capacity, NumberedBooks, OfChannel, Trust};
+use crate::book::{Books, Capacity, Halts, NumberedBooks, OfChannel, Trust};
+use crate::channel::{BookBuilder, ChannelHandler};
 use crate::codec::{Decoder, MessageCounts, MessageError};
 use crate::event::{DepthAction, Event};
+use crate::loops::{Recovery, RecoveryConfig};
 use crate::sbe::Block;
+use crate::sequence::Gap;
 use crate::units::{Price, Price9, Side, Symbol};
 
 mod day;
@@ -171,9 +174,123 @@ fn mass_change_has_the_state_of_each_instrument_that_it_names_and_is_refused_whe
         out.extend([&id.to_le_bytes()[..], &[0; 16], &[1, state, 0, 0, 0, 0, 0, 0]].concat());
     }
     let events = decode(&out).unwrap();
-    let [Event::Status(first), Event::Status(second)] = events[..] else { panic!("{events:?}") };
+    let [Event::Status(_), Event::Status(first), Event::Status(second)] = events[..] else { panic!("{events:?}") };
     assert_eq!((first.symbol.number(), first.state, second.state), (Some(ID as u64), 203, 0));
     assert!(matches!(decode(&out[..out.len() - 1]), Err(MessageError::Length { .. })));
+}
+
+/// The halts of three instruments behind these messages.
+fn halted_behind(messages: &[Vec<u8>]) -> [bool; 3] {
+    let (mut codec, mut counts, mut halts) = (Eobi::default(), MessageCounts::new(), Halts::new(8));
+    for message in messages {
+        codec
+            .decode_each(message, &mut counts, &mut |event| {
+                if let Event::Status(status) = event {
+                    halts.take(status);
+                }
+            })
+            .unwrap();
+    }
+    [ID, ID + 1, ID + 2].map(|id| halts.is_halted(Symbol::from_number(id as u64)))
+}
+
+fn mass_change(at_ns: u64, state: u8, last_fragment: u8, named: &[(i64, u8)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let root = MassInstrumentStateChangeRoot {
+        security_mass_status: 1,
+        security_mass_trading_status: state,
+        transact_time: at_ns.into(),
+        last_fragment,
+        no_related_sym: named.len() as u8,
+        ..MassInstrumentStateChangeRoot::NULL
+    };
+    emit::message(MassInstrumentStateChange::ID, 6, &root, MassInstrumentStateChangeRoot::BLOCK_LEN, &mut out);
+    for (id, state) in named {
+        out.extend([&id.to_le_bytes()[..], &[0; 16], &[1, *state, 0, 0, 0, 0, 0, 0]].concat());
+    }
+    out
+}
+
+#[test]
+fn mass_change_gives_its_state_to_each_instrument_that_none_of_its_parts_names() {
+    let instrument = |state| {
+        let root = InstrumentStateChangeRoot {
+            security_id: ID.into(),
+            security_status: 1,
+            security_trading_status: state,
+            ..InstrumentStateChangeRoot::NULL
+        };
+        let mut out = Vec::new();
+        emit::instrument_state_change(6, &root, &mut out);
+        out
+    };
+    let open = mass_change(2, 203, 1, &[(ID + 1, 2)]);
+    assert_eq!(halted_behind(&[instrument(200), open.clone()]), [false, true, false]);
+    assert_eq!(halted_behind(&[open, mass_change(3, 200, 1, &[(ID, 203)])]), [false, true, true]);
+    let parts = [mass_change(4, 200, 0, &[(ID, 203)]), mass_change(4, 200, 1, &[(ID + 1, 203)])];
+    assert_eq!(halted_behind(&parts), [false, false, true]);
+    let lost = [parts[0].clone(), mass_change(5, 203, 1, &[])];
+    assert_eq!(halted_behind(&lost), [false; 3], "the last part was lost");
+}
+
+#[test]
+fn state_of_the_product_in_the_loop_ends_a_halt_whose_end_was_lost() {
+    let product = |status| {
+        let root = ProductStateChangeRoot { trad_ses_status: status, ..ProductStateChangeRoot::NULL };
+        let mut out = Vec::new();
+        emit::message(ProductStateChange::ID, 6, &root, ProductStateChangeRoot::BLOCK_LEN, &mut out);
+        out
+    };
+    let head = |trad_ses_status| {
+        let root =
+            ProductSummaryRoot { last_msg_seq_num_processed: 9.into(), trad_ses_status, ..ProductSummaryRoot::NULL };
+        let mut out = Vec::new();
+        emit::product_summary(0, &root, &mut out);
+        out
+    };
+    let mut instrument = Vec::new();
+    let root = InstrumentSummaryRoot { security_id: ID.into(), tot_no_orders: 0.into(), ..InstrumentSummaryRoot::NULL };
+    emit::instrument_summary(1, &root, &mut instrument);
+    assert_eq!(halted_behind(&[product(1), head(2), instrument.clone()]), [false; 3]);
+    assert_eq!(halted_behind(&[product(2), head(3), instrument.clone()]), [true; 3]);
+    assert_eq!(halted_behind(&[product(1), head(u8::MAX), instrument]), [true; 3], "it says nothing");
+}
+
+/// Behind a snapshot the one instrument alone is told again, because others may have a later state.
+#[test]
+fn mass_change_behind_a_snapshot_ends_the_halt_that_the_snapshot_tells() {
+    let books = NumberedBooks::<OfChannel>::new(Capacity { books: 4, orders: 64, levels: 64 });
+    let mut builder = BookBuilder::new(Eobi::default(), books);
+    let mut recovery = Recovery::<Eobi>::new(RecoveryConfig::default());
+    let lost = Gap { from: 1, to: 4 };
+    builder.on_gap(lost);
+    recovery.gap(lost);
+    for (seq, message) in [(5, order()), (6, mass_change(2, 203, 1, &[(ID + 1, 2)]))] {
+        builder.on_message(seq, &message);
+        recovery.live(seq, &message, &builder.books);
+    }
+    let (mut head, mut instrument) = (Vec::new(), Vec::new());
+    let root =
+        ProductSummaryRoot { last_msg_seq_num_processed: 5.into(), trad_ses_status: 2, ..ProductSummaryRoot::NULL };
+    emit::product_summary(0, &root, &mut head);
+    let root = InstrumentSummaryRoot {
+        security_id: ID.into(),
+        security_status: 1,
+        security_trading_status: 200,
+        tot_no_orders: 0.into(),
+        ..InstrumentSummaryRoot::NULL
+    };
+    emit::instrument_summary(1, &root, &mut instrument);
+    let (mut told, mut counts) = (Vec::new(), MessageCounts::new());
+    for (packet, message) in [(1, head), (2, instrument)] {
+        recovery.snapshot(packet, &message, &mut builder.books, &mut counts, |_, event, _, _| {
+            if let Event::Status(status) = event {
+                told.push((status.symbol.number(), status.is_halted));
+            }
+        });
+    }
+    let id = Some(ID as u64);
+    assert_eq!(told, [(None, Some(false)), (id, Some(true)), (id, Some(false))]);
 }
 
 #[test]

@@ -314,8 +314,8 @@ fn without_books(template: u16) -> Event {
 }
 
 /// The state of an instrument (SecurityTradingStatus).
-fn state_of(symbol: Symbol, state: u8, at_ns: u64) -> Event {
-    let (locate, is_halted) = (Locate::default(), is_halted(state));
+fn state_of(symbol: Symbol, state: u8, is_halted: Option<bool>, at_ns: u64) -> Event {
+    let locate = Locate::default();
     Event::Status(event::Status { locate, state, is_halted, operational: false, at_ns, symbol })
 }
 
@@ -335,7 +335,7 @@ fn status(message: &SecurityStatus, each: &mut impl FnMut(&Event)) {
     let (root, at_ns) = (&message.root, message.root.transact_time.get());
     // A status without an instrument is that of a whole product group, which has no book.
     if let (Some(id), Some(state)) = (root.security_id(), root.trading_status()) {
-        each(&state_of(symbol(id), state, at_ns));
+        each(&state_of(symbol(id), state, is_halted(state), at_ns));
     } else {
         each(&Event::Other(event::Other { kind: SecurityStatus::ID as u8, at_ns }));
     }
@@ -378,7 +378,10 @@ fn snapshot(message: Snapshot<'_>, each: &mut impl FnMut(&Event)) {
         parts: 1,
     }));
     if let Some(state) = root.trading_status() {
-        each(&state_of(symbol, state, at_ns));
+        // It may be that of the group, whose end no status of the instrument tells: a halt by it
+        // would never end.
+        let is_halted = is_halted(state).filter(|&is_halted| !is_halted);
+        each(&state_of(symbol, state, is_halted, at_ns));
     }
     for entry in message.entries {
         // Other entries are statistics.

@@ -8,7 +8,8 @@
 //!
 //! The state of an instrument is that of its SecurityStatus, and behind a snapshot that of the
 //! snapshot. One that CME tells of a whole product group, without an instrument, is no event of an
-//! instrument: a halt by it is not known here until a snapshot or a status of the instrument.
+//! instrument: a halt by it is not known here. As a snapshot does not say whose state it has, it
+//! ends a halt and begins none: what the group would end later would stay for ever.
 
 mod decode;
 pub mod emit;

@@ -187,3 +187,19 @@ fn states_in_which_nothing_matches_are_halts_and_one_of_a_group_is_about_no_inst
     }
     assert_eq!(status(None, 2), None);
 }
+
+/// It may be the group's, whose end is no event of the instrument.
+#[test]
+fn state_of_a_snapshot_ends_a_halt_and_begins_none() {
+    for (trading_status, is_halted) in [(2, None), (4, None), (18, None), (26, None), (17, Some(false)), (20, None)] {
+        let root = SnapshotRoot { security_id: 7.into(), trading_status, ..SnapshotRoot::NULL };
+        let mut out = Vec::new();
+        emit::snapshot(&root, &[], &mut out);
+        let events = decode(&out).unwrap();
+        let told = events.iter().find_map(|event| match event {
+            Event::Status(status) => Some((status.state, status.is_halted)),
+            _ => None,
+        });
+        assert_eq!(told, Some((trading_status, is_halted)));
+    }
+}

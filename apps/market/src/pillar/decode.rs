@@ -291,13 +291,13 @@ fn symbol(name: &[u8; 11], index: u32) -> Symbol {
 const NOT_HALTED: [u8; 2] = *b"~ ";
 
 /// A delayed opening (3), a trading halt (4), no more trade today (6) and the end of the day (X)
-/// are halts; 5 resumes. A session that begins (P, E, O, L) ends a halt where its condition says
-/// that there is none. Other states, such as a short sale restriction, say nothing of it.
+/// are halts; 5 resumes. In a session (P, E, O, L) the condition says whether the security is
+/// halted. Other states, such as a short sale restriction, say nothing of it.
 fn is_halted(m: &SecurityStatus) -> Option<bool> {
     match m.security_status {
         b'3' | b'4' | b'6' | b'X' => Some(true),
         b'5' => Some(false),
-        b'P' | b'E' | b'O' | b'L' if NOT_HALTED.contains(&m.halt_condition) => Some(false),
+        b'P' | b'E' | b'O' | b'L' => Some(!NOT_HALTED.contains(&m.halt_condition)),
         _ => None,
     }
 }
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn session_that_begins_ends_no_halt_whose_condition_goes_on() {
+    fn security_with_a_halt_condition_is_halted_in_each_session() {
         let mut codec = Pillar::default();
         codec.decode(DEFINITION.as_bytes()).unwrap();
         for (states, halt_condition, is_halted) in [
@@ -408,7 +408,7 @@ mod tests {
             (b"5", b'P', Some(false)),
             (b"PEOL", b'~', Some(false)),
             (b"PEOL", b' ', Some(false)),
-            (b"PEOL", b'M', None),
+            (b"PEOL", b'M', Some(true)),
             (b"ACDIGRT?", b'~', None),
         ] {
             for &security_status in states {

@@ -44,7 +44,7 @@ use super::assembly::{Assembly, Step};
 use super::{LoopFeed, SnapshotHead, SnapshotPart};
 use crate::book::{Change, HealingBooks};
 use crate::codec::MessageCounts;
-use crate::event::Event;
+use crate::event::{self, Event};
 use crate::framing::Session;
 use crate::live_queue::LiveQueue;
 use crate::sequence::Gap;
@@ -318,7 +318,7 @@ impl<C: LoopFeed> Recovery<C> {
         let SnapshotHead { last_seq, total, symbol, orders, is_last_part, .. } = *head;
         books.announce(orders);
         let (queue, codec, uncounted) = (&self.queue, &mut self.codec, &mut self.uncounted);
-        let (mut adopted, mut state) = (false, None);
+        let (mut adopted, mut state, mut all_state) = (false, None, None);
         let mut snapshots = self.place.clone();
         for message in messages {
             snapshots.decode_all(message, counts, &mut |event| {
@@ -327,13 +327,14 @@ impl<C: LoopFeed> Recovery<C> {
                     Event::EndOfEvent(_) => return,
                     // Of a book that needs no snapshot it is older than what the live feed has
                     // said.
+                    Event::Status(status) if status.symbol == Symbol::NONE => return all_state = Some(*status),
                     Event::Status(status) => return state = Some(*status),
                     Event::SnapshotEnd(_) => {
                         books.apply(event);
                         books.adopted().map(|book| {
                             adopted = true;
                             books.publish_book(book);
-                            if let Some(status) = state.take() {
+                            for status in [all_state.take(), state.take()].into_iter().flatten() {
                                 each(last_seq, &Event::Status(status), None, books);
                             }
                             if queue.behind(last_seq).len() > 0 {
@@ -431,6 +432,11 @@ fn replay<C: LoopFeed, B: HealingBooks>(
             match event {
                 Event::EndOfEvent(_) => books.publish_book(book),
                 Event::Other(_) => {}
+                Event::Status(status) if status.symbol == Symbol::NONE => {
+                    // The others may have been told a later state of their own.
+                    let symbol = if status.operational { Symbol::NONE } else { symbol };
+                    each(seq, &Event::Status(event::Status { symbol, ..*status }), None, books);
+                }
                 // An order is named by its reference alone, in a message about one instrument.
                 _ if event.symbol().is_none_or(|of| of == symbol) => {
                     let change = books.apply(event);

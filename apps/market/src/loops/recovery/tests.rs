@@ -15,7 +15,7 @@ use crate::units::{Price9, Side};
 
 const INSTRUMENTS: i32 = 3;
 /// Where a snapshot has the state of its instrument.
-const HALT_AT: usize = 8 + core::mem::offset_of!(SnapshotRoot, trading_status);
+const STATE_AT: usize = 8 + core::mem::offset_of!(SnapshotRoot, trading_status);
 
 fn symbol(id: i32) -> Symbol {
     Symbol::from_number(id as u32 as u64)
@@ -471,17 +471,17 @@ fn state_of_a_snapshot_is_told_where_the_book_takes_it_and_no_later_one_is_lost(
         emit::security_status(&root, &mut message);
         message
     };
-    let halted = |venue: &Venue, id, last_seq| {
+    let trading = |venue: &Venue, id, last_seq| {
         let mut message = venue.snapshot(id, last_seq);
-        message[HALT_AT] = 2;
+        message[STATE_AT] = 17;
         message
     };
     let (mut venue, mut receiver) = (Venue::new(), Receiver::new(small()));
     receiver.live(1, &venue.update(1, 100));
     let _lost = venue.update(0, 100);
     receiver.live(3, &venue.update(0, 101));
-    let snapshots = [halted(&venue, 0, 3), halted(&venue, 1, 3)];
-    receiver.live(4, &state(0, 17));
+    let snapshots = [trading(&venue, 0, 3), trading(&venue, 1, 3)];
+    receiver.live(4, &state(0, 2));
     receiver.live(5, &venue.update(1, 101));
     let mut told = Vec::new();
     for snapshot in snapshots {
@@ -491,5 +491,5 @@ fn state_of_a_snapshot_is_told_where_the_book_takes_it_and_no_later_one_is_lost(
             }
         });
     }
-    assert_eq!(told, [(symbol(0), Some(true)), (symbol(0), Some(false))]);
+    assert_eq!(told, [(symbol(0), Some(false)), (symbol(0), Some(true))]);
 }
