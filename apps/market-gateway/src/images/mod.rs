@@ -7,9 +7,9 @@
 //!               └──────────────── records from SEQ on ──────────────────────────────▲
 //! ```
 //!
-//! A request is a line: `l2` or `l3`, the sequence of the record that the caller will read next, the
-//! channel or `-`, and the instrument, which may have blanks in it: `l3 1042 - AAPL`. The answer is
-//! a line and then records of 120 bytes, as [`Record::to_bytes`] has them:
+//! A request is a line: `l2` or `l3`, the sequence of the record that the caller will read next,
+//! the channel or `-`, and the instrument, which may have blanks in it: `l3 1042 - AAPL`. The
+//! answer is a line and then records of 120 bytes, as [`Record::to_bytes`] has them:
 //!
 //! ```text
 //!   image SESSION SEQ CHANNEL COUNT      the records behind it, of the ring from SEQ on, continue it
@@ -248,7 +248,8 @@ impl Caller {
         Some(Self { stream, since, line: Vec::new(), answer: None })
     }
 
-    /// `false` where there is nothing more to say. Only one caller of a look may have an image made.
+    /// `false` where there is nothing more to say. Only one caller of a look may have an image
+    /// made.
     fn turn(&mut self, books: &RingBooks, now: Instant, may_make: &mut bool) -> bool {
         let is_late = now.saturating_duration_since(self.since) > CALL_TIME;
         if self.answer.is_none() {
