@@ -276,7 +276,7 @@ fn half_open_connection_is_silent_and_another_login_takes_over() {
 
 #[test]
 fn login_that_finds_another_session_ends_by_its_rule() {
-    let exchange = Running::start(26622, &["new-session@1"]);
+    let exchange = Running::start(26624, &["new-session@1"]);
     let address = exchange.addresses[0];
     let mut session = soupbin::Client::new(ClientConfig::new(Credentials::new("ALICE", "secret").unwrap()));
     let mut log_in = || {

@@ -42,6 +42,8 @@ impl Client {
                 asked_ns: 0,
                 asked_at_ns: 0,
                 is_login_repeated: false,
+                negotiated_twice: None,
+                established_twice: None,
                 next: 1,
                 next_at_login: 1,
                 expected: 1,
@@ -150,8 +152,10 @@ impl Client {
 
     fn begin(&mut self, phase: Phase, now_ns: u64, wall_ns: u64) {
         let interval_ns = u64::from(self.config.keep_alive_ms) * 1_000_000;
+        let mut negotiated_twice = self.session.negotiated_twice;
         if self.session.phase != Phase::Negotiated {
             self.reassembly.clear();
+            negotiated_twice = None;
         }
         self.keep_alive = KeepAlive::new(interval_ns, 2 * interval_ns, now_ns);
         (self.is_lapse_told, self.owes_terminate) = (false, None);
@@ -160,6 +164,8 @@ impl Client {
             asked_ns: now_ns,
             asked_at_ns: wall_ns,
             is_login_repeated: false,
+            negotiated_twice,
+            established_twice: None,
             open_request: None,
             is_gap_told: false,
             ..self.session
@@ -423,7 +429,7 @@ impl Client {
     }
 
     /// Sends a login without an answer once more, byte for byte: a late answer to the first is one
-    /// to this.
+    /// to this, and where both are answered the second says nothing.
     fn wait_for_login(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
         if now_ns < self.login_deadline_ns() {
             return Ok(());
@@ -432,10 +438,16 @@ impl Client {
             self.session.phase = Phase::Closed;
             return Err(IlinkError::LoginTimeout { waited_ns: now_ns.saturating_sub(self.session.asked_ns) });
         }
-        let at_ns = self.session.asked_at_ns;
+        let (at_ns, asked_uuid, uuid) = (self.session.asked_at_ns, self.session.asked_uuid, self.session.uuid);
         match self.session.phase {
-            Phase::Negotiating => self.emit_negotiate(at_ns, self.session.asked_uuid, output)?,
-            _ => self.emit_establish(at_ns, output)?,
+            Phase::Negotiating => {
+                self.emit_negotiate(at_ns, asked_uuid, output)?;
+                self.session.negotiated_twice = Some((asked_uuid, at_ns));
+            }
+            _ => {
+                self.emit_establish(at_ns, output)?;
+                self.session.established_twice = Some((uuid, at_ns));
+            }
         }
         self.session.is_login_repeated = true;
         Ok(())

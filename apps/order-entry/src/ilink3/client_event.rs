@@ -127,7 +127,7 @@ pub enum ClientEvent<'a> {
     /// The venue has not seen these of our messages: send them again, or skip them. What was not
     /// sent again when the next keep-alive is due is skipped by it.
     NotApplied(Missing),
-    /// Nothing, from a venue that is alive.
+    /// Nothing, from a venue that is alive; also its second answer to a login that was sent twice.
     KeepAlive {
         /// Messages of the venue that are missing.
         missing: Option<Missing>,

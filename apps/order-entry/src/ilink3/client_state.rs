@@ -45,6 +45,10 @@ pub(super) struct SessionState {
     pub(super) asked_at_ns: u64,
     /// The login that is open was sent twice.
     pub(super) is_login_repeated: bool,
+    /// Identifier and time of the negotiation, and of the establishment, that this connection has
+    /// sent twice, and of which one answer has not come.
+    pub(super) negotiated_twice: Option<(u64, u64)>,
+    pub(super) established_twice: Option<(u64, u64)>,
     /// Our next number, and what it was when the connection was established.
     pub(super) next: u32,
     pub(super) next_at_login: u32,
@@ -141,8 +145,36 @@ impl SessionState {
                 self.open_request = None;
                 Ok(ClientEvent::RetransmitRejected { error: message.error.get(), reason: message.reason })
             }
-            (template, phase) => Err(IlinkError::Unexpected { template, state: phase.text() }),
+            _ => self.second_answer(&frame),
         }
+    }
+
+    /// The other answer to a login that was sent twice. The first has decided; the venue may refuse
+    /// the second login because it has the first.
+    fn second_answer<'p>(&mut self, frame: &Frame<'p>) -> Result<ClientEvent<'p>, IlinkError> {
+        let unexpected = IlinkError::Unexpected { template: frame.template, state: self.phase.text() };
+        let (twice, answered) = match frame.template {
+            NegotiationResponse::KIND => {
+                let message: &NegotiationResponse = frame.view()?;
+                (&mut self.negotiated_twice, (message.uuid, message.at_ns))
+            }
+            NegotiationReject::KIND => {
+                let message: &NegotiationReject = frame.view()?;
+                (&mut self.negotiated_twice, (message.uuid, message.at_ns))
+            }
+            EstablishmentAck::KIND => {
+                let message: &EstablishmentAck = frame.view()?;
+                (&mut self.established_twice, (message.uuid, message.at_ns))
+            }
+            EstablishmentReject::KIND => {
+                let message: &EstablishmentReject = frame.view()?;
+                (&mut self.established_twice, (message.uuid, message.at_ns))
+            }
+            _ => return Err(unexpected),
+        };
+        let (uuid, at_ns) = answered;
+        twice.take_if(|asked| *asked == (uuid.get(), at_ns.get())).ok_or(unexpected)?;
+        Ok(ClientEvent::KeepAlive { missing: None, is_lapsed: false })
     }
 
     fn established<'p>(&mut self, frame: &Frame<'p>) -> Result<ClientEvent<'p>, IlinkError> {

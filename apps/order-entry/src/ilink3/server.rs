@@ -40,6 +40,9 @@ impl Server {
                 uuid: 0,
                 previous: (0, 0),
                 asked: (0, 0, 0),
+                response: None,
+                acknowledgment: None,
+                owes_answer: None,
                 keep_alive_ms: 0,
                 next: 1,
                 expected: 1,
@@ -59,6 +62,7 @@ impl Server {
         self.reassembly.clear();
         self.since_ns = now_ns;
         self.session.phase = Phase::Connected;
+        (self.session.response, self.session.acknowledgment, self.session.owes_answer) = (None, None, None);
         (self.is_lapse_told, self.owes_terminate) = (false, None);
     }
 
@@ -134,6 +138,7 @@ impl Server {
             phase: Phase::Connected,
             uuid,
             previous,
+            response: Some(message),
             next: 1,
             expected: 1,
             not_applied: Ranges::EMPTY,
@@ -204,7 +209,7 @@ impl Server {
         emit(EstablishmentAck::KIND, message.as_bytes(), &[], output)?;
         let interval_ns = u64::from(self.session.keep_alive_ms) * 1_000_000;
         self.keep_alive = KeepAlive::new(interval_ns, 2 * interval_ns, now_ns);
-        self.session.phase = Phase::Established;
+        (self.session.phase, self.session.acknowledgment) = (Phase::Established, Some(message));
         self.session.miss_until(next);
         // All that is still missing, not the newest hole alone. The rest follows by `tick`.
         (self.session.owed, self.session.again_uuid) = (self.session.not_applied, uuid);
@@ -383,8 +388,9 @@ impl Server {
         Ok(())
     }
 
-    /// Sends what is owed: what was not applied, a termination, a keep-alive. Call it
-    /// after each message that misses others, and at [`deadline_ns`](Self::deadline_ns).
+    /// Sends what is owed: what was not applied, a termination, a keep-alive, the answer to a login
+    /// that came twice. Call it after each message that misses others, and at
+    /// [`deadline_ns`](Self::deadline_ns).
     ///
     /// # Errors
     ///
@@ -396,6 +402,7 @@ impl Server {
             self.owes_terminate = None;
             self.session.phase = Phase::Closed;
         }
+        self.answer_again(now_ns, output)?;
         match self.session.phase {
             Phase::Closed => return Ok(()),
             Phase::Connected | Phase::Negotiating | Phase::Establishing => {
@@ -445,6 +452,7 @@ impl Server {
         match self.session.phase {
             _ if self.owes_terminate.is_some() => Some(0),
             Phase::Closed => None,
+            _ if self.session.owes_answer.is_some() => Some(0),
             Phase::Terminating => Some(self.session.terminating_ns.saturating_add(self.config.terminate_ns_max)),
             Phase::Established if !self.session.owed.is_empty() => Some(0),
             Phase::Connected | Phase::Negotiating | Phase::Establishing => {
@@ -472,6 +480,26 @@ impl Server {
 
     fn expect(&self, phase: Phase) -> Result<(), IlinkError> {
         if self.session.phase == phase { Ok(()) } else { Err(IlinkError::State { state: self.session.phase.text() }) }
+    }
+
+    /// The answer to a login once more, byte for byte, where the login came once more. Nothing is
+    /// said behind a termination.
+    fn answer_again(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {
+        let Some(template) = self.session.owes_answer else { return Ok(()) };
+        if !matches!(self.session.phase, Phase::Closed | Phase::Terminating) {
+            match (template, &self.session.response, &self.session.acknowledgment) {
+                (NegotiationResponse::KIND, Some(message), _) => {
+                    emit(NegotiationResponse::KIND, message.as_bytes(), &[0, 0], output)?;
+                }
+                (_, _, Some(message)) => {
+                    emit(EstablishmentAck::KIND, message.as_bytes(), &[], output)?;
+                }
+                _ => {}
+            }
+            self.keep_alive.sent(now_ns);
+        }
+        self.session.owes_answer = None;
+        Ok(())
     }
 
     fn emit_not_applied(&mut self, now_ns: u64, output: &mut Output<'_>) -> Result<(), IlinkError> {

@@ -48,7 +48,8 @@ pub enum ServerEvent<'a> {
     /// The client asks for messages again: answer with [`Server::begin_retransmission`] or
     /// [`Server::reject_retransmission`].
     RetransmitRequest(&'a RetransmitRequest),
-    /// Nothing, from a client that is alive.
+    /// Nothing, from a client that is alive; also its login once more, which [`Server::tick`]
+    /// answers as before.
     KeepAlive {
         /// The client has heard nothing from us for an interval.
         is_lapsed: bool,

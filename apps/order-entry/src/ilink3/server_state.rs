@@ -3,7 +3,10 @@
 use super::client_state::{CLIENT_NUMBER_AT, number_at};
 use super::ranges::Ranges;
 use super::server_event::ServerEvent;
-use super::{Establish, Frame, IlinkError, Missing, Negotiate, RETRANSMIT_MAX, RetransmitRequest, Sequence, Terminate};
+use super::{
+    Establish, EstablishmentAck, Frame, IlinkError, Missing, Negotiate, NegotiationResponse, RETRANSMIT_MAX,
+    RetransmitRequest, Sequence, Terminate,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -36,6 +39,11 @@ pub(super) struct SessionState {
     pub(super) previous: (u64, u32),
     /// The identifier, time and next number of the open request.
     pub(super) asked: (u64, u64, u32),
+    /// What answered the negotiation and the establishment of this connection.
+    pub(super) response: Option<NegotiationResponse>,
+    pub(super) acknowledgment: Option<EstablishmentAck>,
+    /// One of them is to be sent again: its template.
+    pub(super) owes_answer: Option<u16>,
     pub(super) keep_alive_ms: u16,
     /// Our next number, and the client's.
     pub(super) next: u32,
@@ -73,6 +81,9 @@ impl SessionState {
                 self.same_uuid(message.uuid.get())?;
                 Ok(ServerEvent::Terminated { error: message.error.get() })
             }
+            Negotiate::KIND | Establish::KIND if self.is_again(&frame)? => {
+                Ok(ServerEvent::KeepAlive { is_lapsed: false })
+            }
             Negotiate::KIND if self.phase == Phase::Connected => {
                 let message: &Negotiate = frame.view()?;
                 self.asked = (message.uuid.get(), message.at_ns.get(), 0);
@@ -96,6 +107,31 @@ impl SessionState {
             }
             _ => Err(IlinkError::Unexpected { template, state: self.phase.text() }),
         }
+    }
+
+    /// Whether this is the login that was answered, once more: its client had no answer in time,
+    /// and gets the same again. One that waits for its answer gets that.
+    fn is_again(&mut self, frame: &Frame<'_>) -> Result<bool, IlinkError> {
+        let (uuid, at_ns, answer) = if frame.template == Negotiate::KIND {
+            let message: &Negotiate = frame.view()?;
+            let answer = self.response.as_ref().map(|answer| (answer.uuid, answer.at_ns));
+            (message.uuid, message.at_ns, answer.map(|of| (NegotiationResponse::KIND, of)))
+        } else {
+            let message: &Establish = frame.view()?;
+            let answer = self.acknowledgment.as_ref().map(|answer| (answer.uuid, answer.at_ns));
+            (message.uuid, message.at_ns, answer.map(|of| (EstablishmentAck::KIND, of)))
+        };
+        let waits = match self.phase {
+            Phase::Negotiating => frame.template == Negotiate::KIND,
+            Phase::Establishing => frame.template == Establish::KIND,
+            _ => false,
+        };
+        if waits {
+            return Ok((self.asked.0, self.asked.1) == (uuid.get(), at_ns.get()));
+        }
+        let answer = answer.filter(|&(_, of)| of == (uuid, at_ns)).map(|(template, _)| template);
+        self.owes_answer = answer.or(self.owes_answer);
+        Ok(answer.is_some())
     }
 
     #[inline]

@@ -208,7 +208,7 @@ impl Ilink3Client {
     fn receive(&mut self, now_ns: u64, input: &mut &[u8]) -> Result<Option<SessionEvent>, IlinkClientError> {
         let received = self.next_event(now_ns, input);
         if received.is_err() {
-            self.part(now_ns);
+            self.say_why(now_ns);
         }
         received
     }
@@ -414,7 +414,7 @@ impl Ilink3Client {
         if let State::Established { since_ns } = self.state {
             let is_late = now_ns.saturating_sub(since_ns) >= BEGIN_NS_MAX;
             if is_late {
-                self.part(now_ns);
+                self.terminate(now_ns, TerminateReason::OTHER.0);
             }
             return if is_late { Err(IlinkClientError::NoAnswer) } else { Ok(()) };
         }
@@ -424,23 +424,28 @@ impl Ilink3Client {
         Ok(out.write(|output| client.tick(now_ns, wall_ns, output))?)
     }
 
-    /// Ends a connection whose venue broke a rule, or has ended it, with a termination: the caller
-    /// sends that and closes.
-    fn part(&mut self, now_ns: u64) {
+    /// Writes the termination of a connection whose venue broke a rule, or has ended it: the caller
+    /// sends that and closes. The client owes one where it ended the session itself.
+    fn say_why(&mut self, now_ns: u64) {
+        if self.client.is_established() {
+            return self.terminate(now_ns, TerminateReason::OTHER.0);
+        }
         let wall_ns = self.wall_ns(now_ns);
         let Self { client, out, .. } = self;
         // Where there is no room, the end of the connection says enough.
-        let _ = out.write(|output| match client.is_established() {
-            true => client.terminate(now_ns, wall_ns, TerminateReason::OTHER.0, output),
-            false => client.tick(now_ns, wall_ns, output),
-        });
+        let _ = out.write(|output| client.tick(now_ns, wall_ns, output));
+    }
+
+    /// Ends the connection ourselves. One that is not established is closed by its owner alone; and
+    /// where there is no room, its end says enough.
+    fn terminate(&mut self, now_ns: u64, code: u16) {
+        let wall_ns = self.wall_ns(now_ns);
+        let Self { client, out, .. } = self;
+        let _ = out.write(|output| client.terminate(now_ns, wall_ns, code, output));
     }
 
     fn log_out(&mut self, now_ns: u64) {
-        let wall_ns = self.wall_ns(now_ns);
-        let Self { client, out, .. } = self;
-        // A connection that is not established is closed by its owner alone.
-        let _ = out.write(|output| client.terminate(now_ns, wall_ns, 0, output));
+        self.terminate(now_ns, 0);
     }
 }
 
