@@ -20,7 +20,7 @@ use order_gateway::{Config, Core, Error, LimitsFile, VenueClient};
 use wirepath::worker::affinity::spawn_helper;
 
 use crate::readiness::obstacles;
-use crate::{LONG_NAME, core_config, not_recovered, read};
+use crate::{LONG_NAME, core_config, not_recovered};
 
 /// The time between two looks at a journal, and the one in which a journal that begins is seen.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -112,7 +112,7 @@ fn run(path: &Path, is_ended: &AtomicBool, say: fn(&str)) {
 /// What stands against a take-over by the files as they are now, and whether there is a journal
 /// yet.
 fn look(path: &Path) -> (Vec<Obstacle>, bool) {
-    let (config, limits) = match read(path) {
+    let (config, limits) = match Config::read_with_limits(path) {
         Ok(both) => both,
         Err(error) => return (vec![error.into()], true),
     };

@@ -241,8 +241,11 @@ pub fn listen(address: SocketAddrV4) -> io::Result<Box<dyn Listener>> {
 ///
 /// The port is taken, or no interface has the address: which line, and where to look.
 pub fn join(lines: impl IntoIterator<Item = FeedLine>) -> Result<Vec<FeedSocket>, Error> {
-    let failed = |FeedLine { group, interface, .. }: &FeedLine, error| {
-        let way_on = "`interface` is an address of this machine, as `ip -4 address` lists them";
+    let failed = |FeedLine { group, interface, .. }: &FeedLine, error: io::Error| {
+        let way_on = match Errno::from_io_error(&error) {
+            Some(Errno::NOBUFS) => "the kernel takes as many `sources` as net.ipv4.igmp_max_msf says",
+            _ => "`interface` is an address of this machine, as `ip -4 address` lists them",
+        };
         Error::failed(format!("cannot join the feed {group} on {interface}: {error}; {way_on}"))
     };
     let join = |line: FeedLine| {

@@ -109,8 +109,8 @@ struct InstrumentSection {
     rates: Option<Spanned<RateSection>>,
 }
 
-const SELF_MATCH: &str = "this needs the key `self_match` in [venue]: \"cancel-newest\" and others, which orders of BOE \
-                          say, or \"port\", where the venue is set to prevent it";
+const SELF_MATCH: &str = "this needs the key `self_match` in [venue], which is read at the start alone: \"cancel-newest\" \
+                          and others, which orders of BOE say, or \"port\", where the venue is set to prevent it";
 
 /// Shares of 32 bits, as orders have them: an opening position of more is a mistake.
 const OPENING_MAX: i64 = u32::MAX as i64;
@@ -206,7 +206,8 @@ impl LimitsFile {
                 && !is_tick(*tick.get_ref())
             {
                 let what = "a tick is above 0 and has four decimals at most, as prices here have: orders and fills \
-                            between them would be at other prices than the venue's";
+                            between them would be at other prices than the venue's; omit the instrument, and have orders that \
+                            live in it canceled at the venue";
                 return Err(Problem::new(tick.span(), what));
             }
             if let Some(bps) = &section.get_ref().collar_bps

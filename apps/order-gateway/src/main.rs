@@ -119,19 +119,15 @@ fn carry_out(command: Command) -> Result<(), Error> {
         Command::Run { config, mirror, mirror_policy, by } => run(&config, mirror, mirror_policy, by),
         Command::Mirror { config, address, by } => hold_mirror(&config, &address, by),
         Command::Standby { config, primary } => stand_by(&config, primary),
-        Command::Check { config } => read(&config).map(drop),
+        Command::Check { config } => Config::read_with_limits(&config).map(drop),
         Command::Tell { socket, command } => tell(&socket, &command.join(" ")),
         Command::Journal { file, reasons } => show_journal(&file, reasons),
         Command::Audit { file } => show_audit(&file),
     }
 }
 
-fn read(path: &Path) -> Result<(Config, LimitsFile), Error> {
-    Config::read_with_limits(path)
-}
-
 fn run(path: &Path, mirror: Option<String>, policy: Option<String>, by: MirrorArgs) -> Result<(), Error> {
-    let (mut config, limits) = read(path)?;
+    let (mut config, limits) = Config::read_with_limits(path)?;
     let is_asked_for = mirror.is_some() || policy.is_some();
     config.mirror = mirror_by(config.mirror, by, is_asked_for)?;
     if let Some(section) = &mut config.mirror {
@@ -149,7 +145,7 @@ fn run(path: &Path, mirror: Option<String>, policy: Option<String>, by: MirrorAr
 
 /// Follows a primary, and goes on in its place.
 fn stand_by(path: &Path, primary: SocketAddrV4) -> Result<(), Error> {
-    let (mut config, limits) = read(path)?;
+    let (mut config, limits) = Config::read_with_limits(path)?;
     let stop = StopFlag::on_signals().map_err(Error::failed)?;
     let journal = &config.journal;
     let (memory, _) = MappedFile::open(&journal.path, journal.len(), journal.sync())
@@ -171,7 +167,7 @@ fn stand_by(path: &Path, primary: SocketAddrV4) -> Result<(), Error> {
 
 /// Holds the mirror of a primary's journal, and goes on in its place.
 fn hold_mirror(path: &Path, address: &str, by: MirrorArgs) -> Result<(), Error> {
-    let (mut config, limits) = read(path)?;
+    let (mut config, limits) = Config::read_with_limits(path)?;
     let address = mirror_address(&format!("rdma://{address}")).map_err(Error::Usage)?;
     // Its section says how it is a mirror, and it has none itself when it has taken over: the first
     // one comes back as the mirror, and is named to the next start.
@@ -198,7 +194,7 @@ fn hold_mirror(path: &Path, address: &str, by: MirrorArgs) -> Result<(), Error> 
 /// The limits of the file as it is now: they may have changed since this standby was started. Where
 /// it cannot be read, those of then.
 fn newest(path: &Path, before: LimitsFile) -> LimitsFile {
-    match read(path) {
+    match Config::read_with_limits(path) {
         Ok((_, limits)) => limits,
         Err(error) => {
             say(&format!("{error}: the limits are those of this standby's start"));

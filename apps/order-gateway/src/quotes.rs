@@ -57,6 +57,8 @@ struct Followed {
     since_ns: u64,
     /// A person knows that the channel has no life.
     is_told: bool,
+    /// When the market-gateway had the packet of its last prices.
+    receive_ns: u64,
     book: BookEvent,
 }
 
@@ -100,10 +102,14 @@ impl Quotes {
             match followed.choose(idx, quote.channel, |place| known[place].0 == quote.symbol) {
                 Chosen::Ours => {
                     is_busy = true;
-                    if quote.receive_ns > 0 {
+                    let before = (followed.receive_ns, followed.book.bid, followed.book.offer);
+                    let book = followed.quote(&quote, now_ns);
+                    // Where flags alone are others, no packet brought them, and the time is that of
+                    // the last price.
+                    if quote.receive_ns > 0 && before != (quote.receive_ns, book.bid, book.offer) {
                         take(News::Packet(quote.receive_ns));
                     }
-                    take(News::Book(&followed.quote(&quote, now_ns)));
+                    take(News::Book(&book));
                 }
                 Chosen::Others => (),
                 Chosen::Second(channels) => {
@@ -183,6 +189,7 @@ impl Followed {
             is_alive: false,
             since_ns: 0,
             is_told: false,
+            receive_ns: 0,
             book: BookEvent { instrument, ..BookEvent::default() },
         }
     }
@@ -213,6 +220,7 @@ impl Followed {
             (self.life, self.is_alive, self.since_ns, self.is_told) = (None, false, now_ns, false);
         }
         self.book = event(self.book.instrument, quote, now_ns);
+        self.receive_ns = quote.receive_ns;
         self.book.is_stale |= self.is_ambiguous;
         BookEvent { is_stale: self.book.is_stale || !self.is_alive, ..self.book }
     }
@@ -358,6 +366,30 @@ mod tests {
         // Its place is another instrument's now.
         ring.update(2, &quote(OURS[1], 0, 7, Flags::STALE));
         assert_eq!(look(&mut quotes, SECOND), ["1 7 stale"]);
+    }
+
+    #[test]
+    fn quote_of_which_flags_alone_are_others_is_of_no_packet() {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("ring");
+        let mut ring = writer(&path);
+        let mut quotes = Quotes::new(&path, &OURS);
+        assert_eq!(look(&mut quotes, 0), ["opened"]);
+        let halted = Quote { flags: Flags::HALTED, ..quote(OURS[0], 3, 1, Flags::default()) };
+        let trades_again = Quote { flags: Flags::default(), ..halted };
+        let in_the_same_packet = Quote { bid_px: Price(2), ..trades_again };
+        let later = Quote { receive_ns: 9, ..in_the_same_packet };
+        let told = [(halted, Some(1)), (trades_again, None), (in_the_same_packet, Some(1)), (later, Some(9))];
+        for (quote, packet_ns) in told {
+            ring.update(0, &quote);
+            let mut found = None;
+            quotes.poll(0, |news| {
+                if let News::Packet(at_ns) = news {
+                    found = Some(at_ns);
+                }
+            });
+            assert_eq!(found, packet_ns, "{quote:?}");
+        }
     }
 
     #[test]

@@ -89,9 +89,21 @@ fn is_listening(path: &Path) -> bool {
     const ACCEPTS: &str = "00010000";
     let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     sockets.lines().any(|line| {
-        let mut words = line.split_ascii_whitespace().skip(3);
-        words.next() == Some(ACCEPTS) && words.nth(3).is_some_and(|at| Path::new(at) == path)
+        let (flags, at) = socket_of(line);
+        flags == ACCEPTS && Path::new(at) == path
     })
+}
+
+/// The flags of a socket, and its path: the fourth word of a line, and all behind the seventh,
+/// where spaces are the path's own.
+fn socket_of(line: &str) -> (&str, &str) {
+    let mut rest = line;
+    let words: [&str; 7] = std::array::from_fn(|_| {
+        let (word, behind) = rest.trim_start_matches(' ').split_once(' ').unwrap_or_default();
+        rest = behind;
+        word
+    });
+    (words[3], rest)
 }
 
 fn can_be_written(path: &Path) -> io::Result<()> {
@@ -136,9 +148,11 @@ fn no_gateway(ring: &Path) -> Option<Error> {
 mod tests {
     use std::fs::Permissions;
     use std::net::TcpListener;
+    use std::os::fd::OwnedFd;
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixListener;
 
+    use rustix::net::getsockname;
     use tempfile::TempDir;
 
     use super::*;
@@ -174,16 +188,20 @@ mod tests {
         assert!(matches!(&found[..], [one] if parts.iter().all(|part| one.contains(part))), "{found:?}");
     }
 
-    /// A port that nobody has.
-    fn free() -> SocketAddrV4 {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port())
+    /// A port on which nobody listens, and the socket that keeps others from it: who listens may
+    /// share it, as the start does.
+    fn free() -> (OwnedFd, SocketAddrV4) {
+        let kept = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        set_socket_reuseaddr(&kept, true).unwrap();
+        bind(&kept, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let at = SocketAddrV4::try_from(getsockname(&kept).unwrap()).unwrap();
+        (kept, at)
     }
 
     #[test]
     fn start_that_nothing_stands_against_leaves_no_trace() {
         let folder = tempfile::tempdir().unwrap();
-        let listen = free();
+        let (_kept, listen) = free();
         let config = config(&folder, listen, "");
         assert_eq!(sentences(&config), [""; 0]);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "the configuration and the secret");
@@ -197,12 +215,18 @@ mod tests {
         let listen = SocketAddrV4::new(Ipv4Addr::LOCALHOST, taken.local_addr().unwrap().port());
         one(&config(&folder, listen, ""), ["cannot listen at 127.0.0.1:", "ss -ltnp"]);
         drop(taken);
-        let config = config(&folder, free(), "");
+        let (_kept, listen) = free();
+        let config = config(&folder, listen, "");
         let path = folder.path().join("control");
         let listener = UnixListener::bind(&path).unwrap();
         one(&config, ["another gateway listens there", "check `control`"]);
         drop(listener);
         assert_eq!(sentences(&config), [""; 0], "a dead gateway's socket makes room");
+        let spaced = folder.path().join("the control  socket");
+        let listener = UnixListener::bind(&spaced).unwrap();
+        assert!(is_listening(&spaced) && !is_listening(&path));
+        drop(listener);
+        assert!(!is_listening(&spaced));
         fs::remove_file(&path).unwrap();
         fs::write(&path, "").unwrap();
         one(&config, ["a file that is no socket has this name", "check `control`"]);
@@ -211,7 +235,8 @@ mod tests {
     #[test]
     fn secret_that_others_may_read_a_kill_file_and_a_directory_that_is_missing_are_told() {
         let folder = tempfile::tempdir().unwrap();
-        let mut config = config(&folder, free(), "");
+        let (_kept, listen) = free();
+        let mut config = config(&folder, listen, "");
         let path = |name: &str| folder.path().join(name);
         fs::set_permissions(path("secret"), Permissions::from_mode(0o644)).unwrap();
         one(&config, ["others may read it", "chmod 600"]);
@@ -231,9 +256,10 @@ mod tests {
     #[test]
     fn feed_of_an_interface_that_is_not_here_and_a_ring_that_nobody_made_are_told() {
         let folder = tempfile::tempdir().unwrap();
+        let (_kept, listen) = free();
         let feed = "[[feed]]\ngroup = \"239.0.0.1\"\nport = 1\ninterface = \"192.0.2.1\"\n";
-        one(&config(&folder, free(), feed), ["cannot join the feed 239.0.0.1:1", "ip -4 address"]);
+        one(&config(&folder, listen, feed), ["cannot join the feed 239.0.0.1:1", "ip -4 address"]);
         let quotes = format!("[quotes]\nring = {:?}\n", folder.path().join("ring"));
-        one(&config(&folder, free(), &quotes), ["the ring", "start the market-gateway"]);
+        one(&config(&folder, listen, &quotes), ["the ring", "start the market-gateway"]);
     }
 }

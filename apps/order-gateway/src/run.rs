@@ -517,6 +517,8 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
             self.gateway.core_mut().poll(self.host.now_ns());
             return if self.receive_rest() { Err("the venue has closed the connection".to_owned()) } else { Ok(false) };
         }
+        let core = self.gateway.core();
+        let before = core.to_send().is_empty().then(|| core.requests());
         let Some(stream) = &mut self.connection.stream else {
             // The kill switch and the strategy's timer do not wait for the venue.
             self.gateway.tick(self.host.now_ns()).map_err(|error| error.to_string())?;
@@ -538,22 +540,26 @@ impl<T: Strategy, S: VenueSession, M: JournalMemory> Run<T, S, M> {
                 let now_ns = self.host.now_ns();
                 record(&mut self.audit, &*self.host, Direction::In, &self.buffer[..len]);
                 let received = self.gateway.received(&self.buffer[..len], now_ns);
-                self.or_last_words(received)?;
+                self.or_last_words(received, before)?;
                 is_busy = true;
             }
             Err(error) if is_nothing(&error) => (),
             Err(error) => return Err(format!("the connection is broken: {error}")),
         }
         let ticked = self.gateway.tick(self.host.now_ns());
-        self.or_last_words(ticked)?;
+        self.or_last_words(ticked, before)?;
         Ok(self.send()? || is_busy)
     }
 
     /// A session that ends by a rule has written which: FIX a Logout, iLink 3 a Terminate. It
-    /// leaves before the connection is reset, where the line takes it at once.
-    fn or_last_words(&mut self, result: Result<(), SessionError>) -> Result<(), String> {
+    /// leaves before the connection is reset, where the line takes it at once. Not where other
+    /// bytes waited for the line, or where a request stands before it: there was none at `before`,
+    /// and orders must not leave when nobody hears their answers.
+    fn or_last_words(&mut self, result: Result<(), SessionError>, before: Option<u64>) -> Result<(), String> {
         result.map_err(|error| {
-            let _ = self.send();
+            if before == Some(self.gateway.core().requests()) {
+                let _ = self.send();
+            }
             error.to_string()
         })
     }

@@ -124,7 +124,9 @@ impl Running {
             thread::sleep(Duration::from_millis(50));
             std::fs::write(self.path("KILL"), "").unwrap();
             let written = Instant::now();
-            while !is_killed() && written.elapsed() < Duration::from_secs(2) {}
+            while !is_killed() && written.elapsed() < Duration::from_secs(2) {
+                thread::sleep(Duration::from_millis(5));
+            }
             is_killed()
         };
         assert!((0..10).any(|_| is_killed_soon()), "the kill file is not seen");

@@ -72,6 +72,27 @@ fn strategy_that_throws_the_switch_sends_no_order_behind_it_and_cancels_in_the_s
 }
 
 #[test]
+fn strategy_that_throws_the_switch_with_each_book_has_everything_canceled_once() {
+    let kill = KillSwitch::new();
+    let mut gateway = by_one_message(&kill);
+    for book_ns in [9 * SECOND, 9 * SECOND + 1, 9 * SECOND + 2] {
+        gateway.strategy_mut().kills = true;
+        gateway.on_book(&book(10, book_ns));
+        gateway.tick(book_ns).unwrap();
+    }
+    assert_eq!(gateway.core().session().next_id(), 5, "three orders, and the mass cancel");
+    let end = gateway.core().journal().end();
+    let throws = kill.throws();
+    gateway.strategy_mut().kills = true;
+    gateway.on_book(&book(10, 9 * SECOND + 3));
+    assert_eq!(gateway.core().journal().end(), end);
+    assert!(!gateway.core_mut().arm_for(throws, 9 * SECOND + 4), "said before the last throw");
+    kill.throw();
+    gateway.tick(9 * SECOND + 5).unwrap();
+    assert_eq!(gateway.core().session().next_id(), 6, "that of somebody else is obeyed");
+}
+
+#[test]
 fn cancel_of_a_thrown_switch_that_the_venue_refuses_is_sent_again_ever_more_seldom() {
     let kill = KillSwitch::new();
     let mut gateway = on_line(&kill, 2);

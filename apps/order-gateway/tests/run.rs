@@ -551,6 +551,19 @@ fn session_that_ends_by_a_rule_says_which_before_its_connection_is_reset() {
     assert_eq!(ends.resets.get(), 1);
 }
 
+#[test]
+fn order_that_waits_when_its_session_ends_does_not_leave_with_the_last_words() {
+    let (mut run, ends) = connected();
+    let core = run.gateway.core_mut();
+    core.arm(SECOND);
+    core.session_mut().order = b"an order";
+    run.gateway.on_book(&book(10, SECOND));
+    assert_eq!(run.gateway.core().to_send(), b"an order");
+    run.gateway.core_mut().session_mut().is_broken = true;
+    assert!(turn(&mut run)[0].contains("a rule"));
+    assert_eq!((&ends.written.borrow()[..], ends.resets.get()), (&b""[..], 1));
+}
+
 /// A machine on which one address of the venue answers.
 #[derive(Debug)]
 struct Answers {

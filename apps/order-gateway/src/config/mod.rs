@@ -217,11 +217,27 @@ struct FeedSection {
     interface: Ipv4Addr,
     /// The only senders. By default any: who sends to the group may write the books.
     #[serde(default)]
-    sources: Vec<Source>,
+    sources: Option<Spanned<Vec<Source>>>,
+}
+
+impl FeedSection {
+    /// A list that is empty would take every sender's packets, and the kernel takes no source twice.
+    fn check_sources(&self) -> Result<(), Problem> {
+        let Some(list) = &self.sources else { return Ok(()) };
+        let sources = list.get_ref();
+        if sources.is_empty() {
+            return Err(Problem::new(list.span(), "no source: omit the key to take packets of any sender"));
+        }
+        let mut later = sources.iter().enumerate().skip(1);
+        match later.find(|&(idx, source)| sources[..idx].contains(source)) {
+            Some((_, Source(twice))) => Err(Problem::new(list.span(), format!("{twice} is named twice"))),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A sender of a feed.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 struct Source(Ipv4Addr);
 
@@ -366,6 +382,7 @@ impl Config {
             if !group.is_multicast() {
                 return Err(Problem::new(line.span(), format!("{group} is no multicast group")));
             }
+            line.get_ref().check_sources()?;
         }
         match self.feed.get(2) {
             Some(third) => Err(Problem::new(third.span(), "a feed has two lines at most")),
@@ -452,7 +469,7 @@ impl Config {
     pub fn feed_lines(&self) -> impl Iterator<Item = FeedLine> {
         self.feed.iter().map(|line| {
             let FeedSection { group, port, interface, sources } = line.get_ref();
-            let sources = sources.iter().map(|source| source.0).collect();
+            let sources = sources.iter().flat_map(|list| list.get_ref()).map(|source| source.0).collect();
             FeedLine { group: SocketAddrV4::new(*group, *port), interface: *interface, sources }
         })
     }

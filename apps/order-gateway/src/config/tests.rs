@@ -67,6 +67,10 @@ fn line_of_a_feed_has_the_sources_that_it_names_and_else_none() {
     let (at, column, what) = place(&wrong);
     assert_eq!((at, column), (line, 11));
     assert!(what.contains("239.1.1.2 cannot send"), "{what}");
+    for (list, why) in [("[]", "no source"), ("[\"198.51.100.1\", \"198.51.100.1\"]", "198.51.100.1 is named twice")] {
+        let (at, column, what) = place(&text(&format!("sources = {list}")));
+        assert_eq!((at, column, what.contains(why)), (line, 11, true), "{what}");
+    }
 }
 
 #[test]

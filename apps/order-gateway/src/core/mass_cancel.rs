@@ -136,9 +136,15 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         }
     }
 
-    /// The strategy throws the switch. It is obeyed at once, and not in the next turn.
+    /// The strategy throws the switch. It is obeyed at once, and not in the next turn. Where it was
+    /// thrown already, nothing is canceled or written down anew: a strategy may say it with each
+    /// book. An `arm` that a person said before does not count all the same.
     pub(crate) fn throw_kill(&mut self, now_ns: u64) {
+        let is_obeyed = self.killed.is_some() && self.kill.throws() == self.throws;
         self.kill.throw();
+        if is_obeyed {
+            self.throws = self.kill.throws();
+        }
         self.poll_kill(now_ns);
     }
 

@@ -235,6 +235,11 @@ impl<S: VenueSession, M: JournalMemory> Core<S, M> {
         self.session.to_send()
     }
 
+    /// New orders and replaces that the session has written so far.
+    pub(crate) const fn requests(&self) -> u64 {
+        self.counts.orders + self.counts.replaces
+    }
+
     /// The line took `len` bytes.
     pub fn sent(&mut self, len: usize) {
         self.session.sent(len);

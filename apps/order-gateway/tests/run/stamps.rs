@@ -84,7 +84,7 @@ fn order_that_a_quote_causes_is_measured_from_the_time_of_its_packet() {
         turn(&mut run);
     }
     run.gateway.core_mut().arm(SECOND);
-    ring.update(0, &quote);
+    ring.update(0, &Quote { receive_ns: 2, ..quote });
     turn(&mut run);
     assert_eq!(run.gateway.strategy().ids.len(), 1, "{:?}", run.gateway.strategy().refusals);
     let latency = run.gateway.latency().unwrap();
