@@ -149,11 +149,12 @@ fn trade(protocol: trading::Protocol, from: u64, seeds: u64) -> Vec<u64> {
     );
     let sum = sum.into_inner().expect("nobody panics with the sum in hand");
     println!(
-        "sim: {seeds} days of trading by {protocol:?}, {} failed; {} requests, {} starts, {} take-overs; {:.1} s",
+        "sim: {seeds} days of trading by {protocol:?}, {} failed; {} requests, {} starts, {} take-overs, {} turns kept by a disk; {:.1} s",
         sum.failures.len(),
         sum.requests,
         sum.starts,
         sum.takeovers,
+        sum.stalls,
         begin.elapsed().as_secs_f64()
     );
     sum.failures.into_iter().map(|(seed, _)| seed).collect()

@@ -1,7 +1,9 @@
 //! The gateway's parts that a firm chooses: a strategy that draws what it does, limits, the disk.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::io;
+use std::rc::Rc;
 
 use market::{Price, Side};
 use order_entry::ManagerConfig;
@@ -20,6 +22,7 @@ use order_entry::session::VenueSession;
 use order_entry::soupbin::{ClientConfig, Credentials};
 use order_gateway::{BookEvent, Core, CoreConfig, Gateway, Instrument, KillLine, OrderRequest, Orders, Strategy};
 
+use super::network::Shared;
 use super::script::Protocol;
 use super::venue::{EPOCH_NS, SYMBOLS};
 use crate::mutate::Random;
@@ -36,21 +39,110 @@ const SECTOR: usize = 512;
 /// A gateway of the simulation.
 pub(super) type SimGateway<S> = Gateway<Trader, S, Disk>;
 
-/// A disk on which each request is before it is sent.
+/// A disk on which each request is before it is sent. A sync may take its time, in which its
+/// process does nothing else.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     pub bytes: Vec<u8>,
     synced: Cell<usize>,
+    under_way: RefCell<Vec<SlowSync>>,
+    slow: Option<Slow>,
+}
+
+/// A sync that takes its time.
+#[derive(Clone, Copy, Debug)]
+struct SlowSync {
+    end: usize,
+    from_ns: u64,
+    until_ns: u64,
+    /// Of a stop, whose cancels leave before it.
+    is_of_stop: bool,
+}
+
+/// Where a disk is, and chance.
+#[derive(Clone)]
+struct Slow {
+    network: Shared,
+    machine: usize,
+    random: Rc<RefCell<Random>>,
+}
+
+impl fmt::Debug for Slow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the disk of machine {}", self.machine)
+    }
+}
+
+impl Slow {
+    /// How long a sync takes: mostly no time. Some are longer than a lease, and a few so long that
+    /// the venue gives the session up.
+    fn sync_ns(&self) -> u64 {
+        const MS: u64 = 1_000_000;
+        let (mut random, per_mille) = (self.random.borrow_mut(), self.network.borrow().slow_per_mille);
+        if random.below(1_000) >= per_mille {
+            return 0;
+        }
+        let ms = match random.below(20) {
+            0 => 7_000,
+            1..6 => random.below(1_500),
+            _ => random.below(300),
+        };
+        ms as u64 * MS
+    }
 }
 
 impl Disk {
     pub(super) fn new(bytes: Vec<u8>) -> Self {
-        Self { synced: Cell::new(0), bytes }
+        Self { synced: Cell::new(0), under_way: RefCell::default(), slow: None, bytes }
+    }
+
+    /// The same in a machine, where a sync may take its time.
+    pub(super) fn slow(self, network: &Shared, machine: usize, seed: u64) -> Self {
+        let random = Rc::new(RefCell::new(Random::new(seed ^ 0xd15c)));
+        Self { slow: Some(Slow { network: Rc::clone(network), machine, random }), ..self }
+    }
+
+    /// All that was synced so far has taken no time.
+    pub(super) fn end_syncs(&self) {
+        self.end_syncs_until(u64::MAX);
+    }
+
+    fn end_syncs_until(&self, now_ns: u64) {
+        let mut under_way = self.under_way.borrow_mut();
+        while under_way.first().is_some_and(|sync| sync.until_ns <= now_ns) {
+            self.synced.set(under_way.remove(0).end);
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.slow.as_ref().map_or(0, |slow| slow.network.borrow().now_ns())
+    }
+
+    fn sync_to(&self, end: usize, is_of_stop: bool) {
+        let Some(slow) = &self.slow else { return self.synced.set(end) };
+        let sync_ns = slow.sync_ns();
+        let (from_ns, now_ns) = {
+            let mut network = slow.network.borrow_mut();
+            let (now_ns, ahead_ns) = (network.now_ns(), &mut network.ahead_ns[slow.machine]);
+            let from_ns = now_ns + *ahead_ns;
+            *ahead_ns += sync_ns;
+            (from_ns, now_ns)
+        };
+        self.under_way.borrow_mut().push(SlowSync { end, from_ns, until_ns: from_ns + sync_ns, is_of_stop });
+        self.end_syncs_until(now_ns);
+    }
+
+    /// Whether cancels of a stop have left and their sync is not over.
+    pub(super) fn is_stop_under_way(&self) -> bool {
+        let (now_ns, under_way) = (self.now_ns(), self.under_way.borrow());
+        under_way.iter().any(|sync| sync.is_of_stop && (sync.from_ns..sync.until_ns).contains(&now_ns))
     }
 
     /// What a power cut leaves: all that was synced, and of each later sector all, nothing or a
     /// part.
     pub(super) fn cut(mut self, end: usize, random: &mut Random) -> Self {
+        self.end_syncs_until(self.now_ns());
+        self.under_way.take();
         let mut at = self.synced.get();
         while at < end {
             let next = (at / SECTOR + 1) * SECTOR;
@@ -80,11 +172,12 @@ impl AsMut<[u8]> for Disk {
 
 impl JournalMemory for Disk {
     fn before_send(&self, from: usize, len: usize) -> io::Result<()> {
-        self.sync(from + len)
+        self.sync_to(from + len, false);
+        Ok(())
     }
 
     fn sync(&self, end: usize) -> io::Result<()> {
-        self.synced.set(end);
+        self.sync_to(end, true);
         Ok(())
     }
 }
@@ -93,11 +186,21 @@ impl JournalMemory for Disk {
 #[derive(Debug)]
 pub(super) struct Trader {
     random: Random,
+    /// What the limits let pass of the last book.
+    pub passed: Option<Passed>,
+}
+
+/// A request that the limits let pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// An order, or its replacement.
+    Order(InstrumentIdx),
+    Cancel(InstrumentIdx),
 }
 
 impl Trader {
     pub(super) const fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed) }
+        Self { random: Random::new(seed), passed: None }
     }
 
     /// Those of an order of `qty` shares: of every kind, and plain ones most. A protocol refuses
@@ -125,12 +228,13 @@ impl Trader {
 
 impl Strategy for Trader {
     fn on_book(&mut self, book: &BookEvent, orders: &mut Orders<'_>) {
-        let mut one = [0; 16];
+        let mut one = [(0, InstrumentIdx(0)); 16];
         let mut count = 0;
         orders.live().take(16).for_each(|order| {
-            one[count] = order.accepted_id();
+            one[count] = (order.accepted_id(), order.instrument);
             count += 1;
         });
+        self.passed = None;
         let (qty, side) = (100 * (1 + self.random.below(4) as u32), self.random.below(2));
         let away = 100 * self.random.below(6) as i64;
         let mid = book.reference().map_or(0, |price| price.0);
@@ -141,13 +245,17 @@ impl Strategy for Trader {
                 let instructions = self.instructions(qty);
                 let request =
                     OrderRequest { instructions, ..OrderRequest::limit(book.instrument, side, qty, Price(price)) };
-                let _ = orders.send(&request);
+                let is_passed = orders.send(&request).is_ok();
+                self.passed = is_passed.then_some(Passed::Order(book.instrument));
             }
             7..11 if count > 0 => {
-                let _ = orders.replace(one[self.random.below(count)], qty, Price(mid - 300 + away));
+                let (id, instrument) = one[self.random.below(count)];
+                let is_passed = orders.replace(id, qty, Price(mid - 300 + away)).is_ok();
+                self.passed = is_passed.then_some(Passed::Order(instrument));
             }
             11..15 if count > 0 => {
-                let _ = orders.cancel(one[self.random.below(count)]);
+                let (id, instrument) = one[self.random.below(count)];
+                self.passed = orders.cancel(id).is_ok().then_some(Passed::Cancel(instrument));
             }
             15 if self.random.below(8) == 0 => orders.cancel_all(),
             _ => (),
@@ -155,9 +263,23 @@ impl Strategy for Trader {
     }
 }
 
-/// Limits with this greatest position.
-pub(super) fn limits(version: u64, position_max: i64) -> Box<Limits> {
-    let rates = RateLimits { orders: Rate::new(100_000, 100), cancels: Rate::new(100_000, 100) };
+/// So many messages a second, and so many at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace(pub u32, pub u32);
+
+/// The rates of orders and of cancels: of each instrument, of the port, of the unit. Each is the
+/// narrowest at times.
+pub(super) const PACES: [[Pace; 2]; 3] =
+    [[Pace(6, 5), Pace(4, 4)], [Pace(40, 3), Pace(30, 2)], [Pace(9, 9), Pace(6, 7)]];
+
+fn rates([orders, cancels]: [Pace; 2], has_rates: bool) -> RateLimits {
+    let rate = |Pace(per_second, burst)| if has_rates { Rate::new(per_second, burst) } else { Rate::new(100_000, 100) };
+    RateLimits { orders: rate(orders), cancels: rate(cancels) }
+}
+
+/// Limits with this greatest position, and with the rates or without any that matter.
+pub(super) fn limits(version: u64, position_max: i64, has_rates: bool) -> Box<Limits> {
+    let [of_one, of_port, of_unit] = PACES.map(|paces| rates(paces, has_rates));
     let mut limits = Limits::zero(SYMBOLS.len(), 1, 1);
     limits.version = version;
     let of_instrument = InstrumentLimits {
@@ -167,13 +289,13 @@ pub(super) fn limits(version: u64, position_max: i64) -> Box<Limits> {
         notional_max: i64::MAX,
         long_max: position_max,
         short_max: position_max,
-        rates,
+        rates: of_one,
     };
     for idx in 0..SYMBOLS.len() {
         limits.instruments[idx] = of_instrument;
         limits.shortable.set(InstrumentIdx(idx as u32), true);
     }
-    (limits.ports[0], limits.units[0]) = (rates, rates);
+    (limits.ports[0], limits.units[0]) = (of_port, of_unit);
     limits.account = AccountLimits {
         buy_credit_max: CREDIT_MAX,
         sell_credit_max: CREDIT_MAX,
@@ -289,9 +411,8 @@ impl SimSession for Ilink3Client {
     }
 }
 
-/// A gateway that begins a journal.
-pub(super) fn begin<S: SimSession>(seed: u64, limits: Limits, kill: KillSwitch) -> SimGateway<S> {
-    let disk = Disk::new(vec![0; JOURNAL_LEN]);
+/// A gateway that begins a journal on an empty disk.
+pub(super) fn begin<S: SimSession>(seed: u64, limits: Limits, disk: Disk, kill: KillSwitch) -> SimGateway<S> {
     let journal = Journal::create(disk, seed | 1, 0, RESERVE).expect("there is room for a header");
     journal.memory().sync(journal.end()).expect("the disk works");
     Gateway::new(Trader::new(seed), Core::new(config(limits, kill), S::start(), journal))

@@ -1,7 +1,7 @@
 //! An order gateway with its standby, and the exchange, in virtual time: what they run is the
 //! product's, over our TCP and a network that loses, repeats, delays and reorders segments, breaks
 //! connections and leaves them half open, while machines die with journals that are cut at any
-//! byte.
+//! byte, and disks take their time.
 //!
 //! ```text
 //!  seed ─▶ world: gateway (Run) ── TCP ──▶ venue (each protocol, matching engine)
@@ -11,6 +11,7 @@
 
 mod gateway;
 mod network;
+mod rates;
 mod run;
 mod script;
 #[cfg(test)]

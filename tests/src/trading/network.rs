@@ -54,6 +54,22 @@ pub(super) struct Network {
     pub writer: Option<usize>,
     /// Another one did.
     pub both_sent: Option<String>,
+    /// Of a thousand syncs of a disk, those that take their time.
+    pub slow_per_mille: usize,
+    /// So much later than the network's it is for the process of each machine, because a disk has
+    /// kept it within its turn.
+    pub ahead_ns: [u64; 3],
+    /// What processes write at such later times, with when and in which order they do.
+    held: BTreeMap<(u64, u64), Held>,
+}
+
+/// Bytes that a process will write.
+struct Held {
+    machine: usize,
+    epoch: u32,
+    id: ConnectionId,
+    is_venue: bool,
+    bytes: Vec<u8>,
 }
 
 /// The network in many hands.
@@ -82,6 +98,9 @@ impl Network {
             per_mille: [0; 3],
             writer: None,
             both_sent: None,
+            slow_per_mille: 0,
+            ahead_ns: [0; 3],
+            held: BTreeMap::new(),
         };
         network.machines = (0..machines).map(|idx| network.machine(idx, 0)).collect();
         network
@@ -149,6 +168,7 @@ impl Network {
             let now = self.now();
             self.machines[to].receive(segment, payload, now);
         }
+        self.write_held();
         let now = self.now();
         for from in 0..self.machines.len() {
             let machine = &mut self.machines[from];
@@ -159,6 +179,33 @@ impl Network {
                 self.carry(from, sent.segment, &sent.payload);
             }
         }
+    }
+
+    /// What is due of the bytes that processes write behind their disks. One that has ended writes
+    /// none any more.
+    fn write_held(&mut self) {
+        let later = self.held.split_off(&(self.now_ns + 1, 0));
+        for (due, held) in core::mem::replace(&mut self.held, later) {
+            let machine = &self.machines[held.machine];
+            if machine.epoch == held.epoch
+                && machine.sockets.get(&held.id).is_some_and(|socket| socket.error.is_none())
+                && !self.send(held.machine, held.id, held.is_venue, &held.bytes)
+            {
+                // Its buffer is full.
+                self.held.insert(due, held);
+            }
+        }
+    }
+
+    /// Sends bytes of a process. Whether TCP has taken them.
+    fn send(&mut self, idx: usize, id: ConnectionId, is_venue: bool, bytes: &[u8]) -> bool {
+        let now = self.now();
+        let machine = &mut self.machines[idx];
+        let is_sent = machine.tcp.send(id, Bytes(bytes.to_vec()), now, &mut machine.wire).is_ok();
+        if is_sent && is_venue && self.writer.is_some_and(|writer| writer != idx) {
+            self.both_sent = Some(format!("both send: machine {idx}"));
+        }
+        is_sent
     }
 
     fn carry(&mut self, from: usize, segment: Outgoing, payload: &[u8]) {
@@ -270,8 +317,7 @@ impl Read for SimStream {
 impl Write for SimStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut network = self.network.borrow_mut();
-        let now = network.now();
-        let machine = &mut network.machines[self.machine];
+        let machine = &network.machines[self.machine];
         let socket = machine.sockets.get(&self.id).filter(|_| machine.epoch == self.epoch);
         let Some(socket) = socket else { return Err(ErrorKind::BrokenPipe.into()) };
         if let Some(error) = socket.error {
@@ -281,14 +327,17 @@ impl Write for SimStream {
             return Err(ErrorKind::WouldBlock.into());
         }
         let taken = &bytes[..bytes.len().min(1_400)];
-        match machine.tcp.send(self.id, Bytes(taken.to_vec()), now, &mut machine.wire) {
-            Ok(()) => {
-                if self.is_venue && network.writer.is_some_and(|writer| writer != self.machine) {
-                    network.both_sent = Some(format!("both send: machine {}", self.machine));
-                }
-                Ok(taken.len())
-            }
-            Err(_) => Err(ErrorKind::WouldBlock.into()),
+        let ahead_ns = network.ahead_ns[self.machine];
+        if ahead_ns > 0 {
+            network.carried += 1;
+            let due = (network.now_ns + ahead_ns, network.carried);
+            let Self { machine, epoch, id, is_venue, .. } = *self;
+            network.held.insert(due, Held { machine, epoch, id, is_venue, bytes: taken.to_vec() });
+            return Ok(taken.len());
+        }
+        match network.send(self.machine, self.id, self.is_venue, taken) {
+            true => Ok(taken.len()),
+            false => Err(ErrorKind::WouldBlock.into()),
         }
     }
 
@@ -343,7 +392,8 @@ impl fmt::Debug for SimHost {
 
 impl Host for SimHost {
     fn now_ns(&self) -> u64 {
-        self.network.borrow().now_ns / 1_000 * self.rate
+        let network = self.network.borrow();
+        (network.now_ns + network.ahead_ns[self.machine]) / 1_000 * self.rate
     }
 
     fn epoch_offset_ns(&self) -> u64 {

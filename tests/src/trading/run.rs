@@ -18,6 +18,8 @@ pub struct Summary {
     pub takeovers: u64,
     /// Starts of processes.
     pub starts: u64,
+    /// Turns that a disk has kept for longer than a lease.
+    pub stalls: u64,
     /// Seeds that failed, with the story.
     pub failures: Vec<(u64, String)>,
 }
@@ -46,6 +48,7 @@ fn run<S: SimSession>(seed: u64) -> Result<Summary, String> {
             requests: world.arrived(),
             takeovers: world.takeovers,
             starts: world.restarts,
+            stalls: world.stalls,
             failures: Vec::new(),
         }),
         Err(why) => Err(format!("by {:?}: {}", S::PROTOCOL, shortest::<S>(script, &why))),
@@ -67,6 +70,7 @@ impl Summary {
                 self.requests += one.requests;
                 self.takeovers += one.takeovers;
                 self.starts += one.starts;
+                self.stalls += one.stalls;
             }
             Err(story) => self.failures.push((seed, story)),
         }
@@ -85,9 +89,13 @@ fn shortest<S: SimSession>(mut script: Script, why: &str) -> String {
         let why_now = world.run().err().filter(|now| rule(now) == rule(why))?;
         Some((why_now, world.story))
     };
-    for simpler in
-        [Script { per_mille: [0; 3], ..script.clone() }, Script { has_venue_faults: false, ..script.clone() }]
-    {
+    let simpler: [fn(Script) -> Script; 3] = [
+        |script| Script { per_mille: [0; 3], ..script },
+        |script| Script { has_venue_faults: false, ..script },
+        |script| Script { slow_per_mille: 0, ..script },
+    ];
+    for simpler in simpler {
+        let simpler = simpler(script.clone());
         if fails(&simpler).is_some() {
             script = simpler;
         }
@@ -105,8 +113,9 @@ fn shortest<S: SimSession>(mut script: Script, why: &str) -> String {
     let (why, story) = fails(&script).unwrap_or_else(|| (why.to_owned(), Vec::new()));
     let tail = story.len().saturating_sub(40);
     format!(
-        "{why}\n  segments lost, repeated, delayed: {:?} of 1,000\n  {}",
+        "{why}\n  segments lost, repeated, delayed: {:?} of 1,000, syncs that take their time: {}\n  {}",
         script.per_mille,
+        script.slow_per_mille,
         story[tail..].join("\n  ")
     )
 }

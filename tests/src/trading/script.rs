@@ -54,6 +54,11 @@ pub(super) struct Script {
     pub seed: u64,
     pub per_mille: [usize; 3],
     pub has_venue_faults: bool,
+    /// Of a thousand syncs of a disk, those that take their time.
+    pub slow_per_mille: usize,
+    /// The gateway has the rates by which it is judged. Otherwise it has none: a defect that must
+    /// be found.
+    pub has_rates: bool,
     pub disturbances: Vec<(u64, Disturbance)>,
 }
 
@@ -63,12 +68,14 @@ impl Script {
         let is_clean = random.below(4) == 0;
         let per_mille = [40, 20, 60].map(|most| if is_clean { 0 } else { random.below(most) });
         let has_venue_faults = random.below(2) == 0;
+        let mut disks = Random::new(seed ^ 0xd15c);
+        let slow_per_mille = if disks.below(2) == 0 { 0 } else { disks.below(40) };
         let mut disturbances = Vec::new();
         let mut at = 0;
         loop {
             at += 20 + random.below(500) as u64;
             if at >= STEPS {
-                return Self { seed, per_mille, has_venue_faults, disturbances };
+                return Self { seed, per_mille, has_venue_faults, slow_per_mille, has_rates: true, disturbances };
             }
             let what = match random.below(14) {
                 0 | 1 => Disturbance::Die,

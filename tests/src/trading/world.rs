@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use exchange_sim::{Fault, FaultPlan, FaultRule};
 use market::{Price, Side};
-use order_entry::risk::{InstrumentIdx, KillSwitch};
+use order_entry::risk::{InstrumentIdx, KillSwitch, Limits};
 use order_entry::session::VenueSession;
 use order_gateway::control::Command;
 use order_gateway::host::Host;
@@ -15,6 +15,7 @@ use order_gateway::{BookEvent, LineConfig, Run};
 
 use super::gateway::{CREDIT_MAX, Disk, JOURNAL_LEN, SimGateway, SimSession, Trader, begin, limits, recover};
 use super::network::{Network, Shared, SimHost, address};
+use super::rates::RateJudge;
 use super::script::{Disturbance, STEPS, Script};
 use super::venue::{OPENING, SYMBOLS, SimVenue};
 use crate::mutate::Random;
@@ -42,6 +43,8 @@ struct Machine<S> {
     is_standby: bool,
     /// The name of the copy.
     name: u64,
+    /// A disk keeps its process until then.
+    stalled_until_ns: u64,
 }
 
 /// A run.
@@ -61,7 +64,14 @@ pub(super) struct World<S> {
     /// The greatest exposure in each instrument that is right now.
     exposure_max: [i64; SYMBOLS.len()],
     is_reloading: bool,
+    /// A power cut came between cancels of a stop, which wait for no disk, and the end of their
+    /// sync: the venue may have requests that the journal lacks. The next request goes behind a
+    /// login that has told it, and takes all to the disk.
+    may_lack_stop: bool,
+    rates: RateJudge,
     pub takeovers: u64,
+    /// Turns that a disk has kept for longer than a lease.
+    pub stalls: u64,
     pub restarts: u64,
     pub story: Vec<String>,
 }
@@ -70,6 +80,7 @@ impl<S: SimSession> World<S> {
     pub(super) fn new(script: Script) -> Self {
         let network: Shared = Rc::new(std::cell::RefCell::new(Network::new(script.seed, 3)));
         network.borrow_mut().per_mille = script.per_mille;
+        network.borrow_mut().slow_per_mille = script.slow_per_mille;
         let mut random = Random::new(!script.seed);
         let rules = [Fault::LostAck, Fault::HalfOpen, Fault::Throttle, Fault::CrossingFill];
         let chances = [0.01, 0.003, 0.01, 0.05];
@@ -81,7 +92,7 @@ impl<S: SimSession> World<S> {
             let rate = 960 + random.below(81) as u64;
             let host = SimHost { network: Rc::clone(&network), machine, rate };
             let process = Process::Down(0, None);
-            Machine { host, process, is_standby: machine == 2, name: machine as u64 }
+            Machine { host, process, is_standby: machine == 2, name: machine as u64, stalled_until_ns: 0 }
         });
         let machines = machines.collect();
         let world = Self {
@@ -99,7 +110,10 @@ impl<S: SimSession> World<S> {
             position_max_ever: 1_500,
             exposure_max: [1_500; SYMBOLS.len()],
             is_reloading: false,
+            may_lack_stop: false,
+            rates: RateJudge::new(),
             takeovers: 0,
+            stalls: 0,
             restarts: 0,
             story: Vec::new(),
         };
@@ -178,7 +192,7 @@ impl<S: SimSession> World<S> {
                 self.position_max_ever = self.position_max_ever.max(self.position_max);
                 // What it allows holds once the gateway has taken it.
                 (self.exposure_max, self.is_reloading) = ([self.position_max_ever; SYMBOLS.len()], true);
-                self.command(|_| Command::Limits(limits(self.limits_version, self.position_max)));
+                self.command(|_| Command::Limits(self.limits()));
             }
         }
     }
@@ -202,11 +216,13 @@ impl<S: SimSession> World<S> {
             Process::Gateway(run, ..) => {
                 let journal = run.gateway.core().journal();
                 let (disk, end) = (journal.memory().clone(), journal.end());
+                self.may_lack_stop |= is_power && (run.gateway.core().is_sync_due() || disk.is_stop_under_way());
                 Some(if is_power { disk.cut(end, &mut self.random) } else { disk })
             }
             Process::Standby(link) => link.follower().journal().map(|journal| journal.memory().clone()),
         };
         let machine = self.machines[idx].host.machine;
+        self.machines[idx].stalled_until_ns = 0;
         if is_power {
             self.network.borrow_mut().reboot(machine);
         } else {
@@ -226,17 +242,31 @@ impl<S: SimSession> World<S> {
             return Ok(());
         }
         let (kill, seed) = (KillSwitch::new(), self.script.seed ^ self.step << 32);
-        let limits = limits(self.limits_version, self.position_max);
-        let (gateway, standby) = match disk {
-            None => (begin(seed, *limits, kill.clone()), 0),
-            Some(disk) => recover(seed, *limits, disk, kill.clone())?,
+        let (limits, is_new) = (self.limits(), disk.is_none());
+        let disk = self.slow_disk(idx, disk.unwrap_or_else(|| Disk::new(vec![0; JOURNAL_LEN])));
+        let (gateway, standby) = match is_new {
+            true => (begin(seed, *limits, disk, kill.clone()), 0),
+            false => recover(seed, *limits, disk, kill.clone())?,
         };
         self.trade(idx, gateway, standby, kill);
         Ok(())
     }
 
+    /// The limits of now, as the gateway has them.
+    fn limits(&self) -> Box<Limits> {
+        limits(self.limits_version, self.position_max, self.script.has_rates)
+    }
+
+    fn slow_disk(&self, idx: usize, disk: Disk) -> Disk {
+        disk.slow(&self.network, self.machines[idx].host.machine, self.script.seed ^ self.step << 32)
+    }
+
     fn trade(&mut self, idx: usize, mut gateway: SimGateway<S>, standby: u64, kill: KillSwitch) {
         let host = self.machines[idx].host.clone();
+        // What it synced so far took it no time: nobody waits for a start.
+        self.network.borrow_mut().ahead_ns[host.machine] = 0;
+        gateway.core().journal().memory().end_syncs();
+        self.rates.restart();
         // A person who finds a thrown switch does not always lift it at once.
         if gateway.core().killed().is_none() || self.random.below(2) == 0 {
             gateway.core_mut().arm(host.now_ns());
@@ -265,10 +295,12 @@ impl<S: SimSession> World<S> {
             self.venue.trade(instrument, side, 100 * (1 + self.random.below(3) as u32), price, now_ns);
         }
         self.venue.turn(now_ns);
+        let is_stalled = self.machines[self.active].stalled_until_ns > now_ns;
         for idx in 0..2 {
             self.turn_of(idx, is_trading)?;
         }
-        if std::mem::take(&mut self.is_reloading) {
+        // One whose disk keeps it has not taken them yet.
+        if !is_stalled && std::mem::take(&mut self.is_reloading) {
             self.exposure_max = core::array::from_fn(|instrument| self.exposure_max_behind_reload(instrument));
         }
         for (instrument, most) in self.exposure_max.into_iter().enumerate() {
@@ -309,7 +341,10 @@ impl<S: SimSession> World<S> {
         let mut report = |what: &str| said.push(what.to_owned());
         let (is_book, away) = (is_trading && self.random.below(8) == 0, 100 * self.random.below(3) as i64);
         let machine = &mut self.machines[idx];
-        let now_ns = machine.host.now_ns();
+        let (now_ns, true_ns) = (machine.host.now_ns(), self.network.borrow().now_ns());
+        if machine.stalled_until_ns > true_ns {
+            return Ok(());
+        }
         let mut is_over = false;
         let mut followed = None;
         match &mut machine.process {
@@ -326,6 +361,10 @@ impl<S: SimSession> World<S> {
                     let instrument = InstrumentIdx(self.random.below(SYMBOLS.len()) as u32);
                     let book = BookEvent { instrument, bid, offer, is_stale: false, is_halted: false, at_ns: now_ns };
                     run.gateway.on_book(&book);
+                    if let Some(passed) = run.gateway.strategy_mut().passed.take() {
+                        self.rates.judge(passed, true_ns)?;
+                        self.may_lack_stop = false;
+                    }
                 }
                 is_over = run.turn(&mut report) == order_gateway::Turn::HandedOver;
             }
@@ -339,12 +378,23 @@ impl<S: SimSession> World<S> {
                 }
             },
         }
+        let machine = &mut self.machines[idx];
+        let ahead_ns = std::mem::take(&mut self.network.borrow_mut().ahead_ns[machine.host.machine]);
+        if ahead_ns > 0 {
+            machine.stalled_until_ns = true_ns + ahead_ns;
+            self.stalls += u64::from(ahead_ns > LEASE.as_nanos() as u64);
+            said.push(format!("its disk takes {} ms", ahead_ns / 1_000_000));
+        }
         if said.iter().any(|what| what.contains("another standby may still take over")) {
             // The other machine's copy has a new name: the one that the journal names does not run.
             self.command(|_| Command::Alone);
         }
-        // All that was sent is on the disk, so that a power cut loses nothing.
-        let lost = said.iter().find(|what| what.ends_with("and arms") && !what.starts_with("the kill switch"));
+        // All that was sent is on the disk, so that a power cut loses nothing. Of cancels of a stop
+        // it may, and then a person is told.
+        let lost = said.iter().find(|what| {
+            let is_told = self.may_lack_stop && what.starts_with("messages between the venue and us are lost");
+            what.ends_with("and arms") && !what.starts_with("the kill switch") && !is_told
+        });
         if let Some(what) = lost {
             return Err(format!("lost: {what}"));
         }
@@ -385,6 +435,7 @@ impl<S: SimSession> World<S> {
 
     fn take_over(&mut self, idx: usize) -> Result<(), String> {
         self.takeovers += 1;
+        self.may_lack_stop = false;
         self.tell(format!("gateway {idx} takes over"));
         let Process::Standby(link) = &self.machines[idx].process else { return Ok(()) };
         let Some(journal) = link.follower().journal() else { return Err("a standby without a copy takes over".into()) };
@@ -392,7 +443,7 @@ impl<S: SimSession> World<S> {
         self.network.borrow_mut().abort_all(idx + 1);
         self.network.borrow_mut().writer = Some(idx + 1);
         let (kill, seed) = (KillSwitch::new(), self.script.seed ^ self.step << 32);
-        let limits = limits(self.limits_version, self.position_max);
+        let (limits, disk) = (self.limits(), self.slow_disk(idx, disk));
         let (mut gateway, _) = recover(seed, *limits, disk, kill.clone())?;
         let now_ns = self.machines[idx].host.now_ns();
         gateway.core_mut().set_standby(0, now_ns).map_err(|error| error.to_string())?;
@@ -412,6 +463,7 @@ impl<S: SimSession> World<S> {
     fn heal(&mut self) {
         self.tell("all faults end");
         self.network.borrow_mut().per_mille = [0; 3];
+        self.network.borrow_mut().slow_per_mille = 0;
         (0..3).for_each(|idx| self.network.borrow_mut().cut(idx, false));
     }
 
@@ -450,8 +502,7 @@ impl<S: SimSession> World<S> {
         };
         let theirs = (self.venue.open.clone(), self.venue.positions, self.venue.cash);
         let disk = run.gateway.core().journal().memory().clone();
-        let limits = limits(self.limits_version, self.position_max);
-        let (again, _) = recover::<S>(0, *limits, disk, KillSwitch::new())?;
+        let (again, _) = recover::<S>(0, *self.limits(), disk, KillSwitch::new())?;
         for (who, ours) in [("the gateway", view(&run.gateway)), ("its journal", view(&again))] {
             if ours != theirs {
                 return Err(format!("unequal: {who} has {ours:?}, the venue {theirs:?}"));
