@@ -35,7 +35,8 @@ impl From<&Pool> for Region {
 
 /// Requests whose memory is an mbuf, over either provider.
 ///
-/// The pool is registered as one region, `register(pd, Region::from(&pool), Access::LOCAL_WRITE)`.
+/// The pool is registered as one region, `register(pd, Region::from(&pool), Access::LOCAL_WRITE)`,
+/// once in a domain.
 /// A request owns its mbuf from the post to the completion, with which it comes back. An mbuf is
 /// freed where nobody takes it: by [`Provider::poll_cq`], and when its queue pair is reset or
 /// destroyed. Pool and mbufs belong to one thread. Where the provider is polled or dropped on

@@ -66,6 +66,16 @@ impl PoolRegions {
         }
     }
 
+    /// Refuses to register a pool once more in a domain: of which registration, and so with which
+    /// rights, a request is would be chance.
+    pub(crate) fn check_only(&self, pd: PdHandle, region: &Region) -> Result<(), DeviceError> {
+        let is_it = |pool: &PoolRegion| pool.pd == pd && pool.mr.address == region.address();
+        match region.is_pool() && self.0.iter().any(is_it) {
+            true => Err(DeviceError::Value("a second registration of a packet pool in one domain")),
+            false => Ok(()),
+        }
+    }
+
     pub(crate) fn add(&mut self, pd: PdHandle, mr: Mr) {
         self.0.push(PoolRegion { pd, mr });
     }

@@ -172,6 +172,10 @@ fn run_set_up(mut end: impl Mbufs) {
     }
     let error = end.register_at(own.pd, Region::from(&pool), 0, Access::LOCAL_WRITE).unwrap_err();
     assert_eq!(error, DeviceError::Value("another address than its own for the memory of a packet pool"));
+    let mr = end.register(own.pd, Region::from(&pool), Access::LOCAL_READ).unwrap();
+    let error = end.register(own.pd, Region::from(&pool), Access::LOCAL_WRITE).unwrap_err();
+    assert_eq!(error, DeviceError::Value("a second registration of a packet pool in one domain"));
+    end.deregister(mr.handle).unwrap();
     let why = "mbufs for a queue pair without signals_all";
     assert_eq!(end.allow_mbufs(own.qp), Err(DeviceError::Value(why)), "it does not signal all");
     let shared = Own::of(&mut end, Transport::Rc, true);

@@ -296,6 +296,7 @@ impl Provider for RdmaCore {
 
     fn register_at(&mut self, pd: PdHandle, region: Region, address: u64, access: Access) -> Result<Mr, DeviceError> {
         PoolRegions::check_region(&region, address, access)?;
+        self.pools.check_only(pd, &region)?;
         let (len, is_pool) = (region.len() as u64, region.is_pool());
         let mr = memory_and_queues::register(self.pd(pd)?, region, address, access)?;
         // Requests of this package have one key for both; those of mlx5 and rxe are the same.

@@ -81,6 +81,7 @@ impl Device {
     ) -> Result<Mr, DeviceError> {
         self.pds.get(pd).ok_or(DeviceError::Unknown("protection domain"))?;
         PoolRegions::check_region(&region, address, access)?;
+        self.ownership.as_ref().map_or(Ok(()), |ownership| ownership.pools.check_only(pd, &region))?;
         let is_pool = region.is_pool();
         let registered = self.tables.regions.register(pd, region, address, access);
         let registered = registered.map_err(|_| DeviceError::Value("access rights without LOCAL_WRITE"))?;
