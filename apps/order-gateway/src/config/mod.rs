@@ -221,7 +221,8 @@ struct FeedSection {
 }
 
 impl FeedSection {
-    /// A list that is empty would take every sender's packets, and the kernel takes no source twice.
+    /// A list that is empty would take every sender's packets, and the kernel takes no source
+    /// twice.
     fn check_sources(&self) -> Result<(), Problem> {
         let Some(list) = &self.sources else { return Ok(()) };
         let sources = list.get_ref();

@@ -381,8 +381,8 @@ impl VenueConfig {
             has_self_match: self.self_match.is_some(),
             // A price is no money there.
             is_of_futures: matches!(protocol, Protocol::Boe3 | Protocol::Ilink3),
-            // A price on the wire of FIX may have more decimals too: there a fill that is rounded is
-            // an alarm.
+            // A price on the wire of FIX may have more decimals too: there a fill that is rounded
+            // is an alarm.
             has_finer_prices: matches!(protocol, Protocol::Ilink3),
             protocol: self.protocol_name(),
         }
