@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::{fs, process, thread};
@@ -65,7 +66,7 @@ impl Stack {
         let queue =
             port.take_queue()?.ok_or_else(|| Error::Config("the configuration names no queue: take queue 0".into()))?;
         let scope = block.scope("worker0");
-        let interface = config.port.interface().to_owned();
+        let interface = (namespace(), config.port.interface().to_owned());
         let mut sockets = Sockets::steered(sockets_max, Live { port, block, interface, claims: HashSet::new() });
         let clock = clock.ok().and_then(|clock| clock.join().ok()).unwrap_or_else(SystemClock::start);
         sockets.follow_wall(SystemWall::beside(clock.clone()));
@@ -123,14 +124,22 @@ impl Clock for SystemClock {
 struct Live<P> {
     port: P,
     block: Arc<Block>,
-    interface: String,
+    interface: Interface,
     /// Its flows among those of [`CLAIMED`].
     claims: HashSet<FlowSpec>,
 }
 
+/// An interface: its network namespace, and its name there.
+type Interface = (u64, String);
+
+/// The number of the calling thread's network namespace.
+fn namespace() -> u64 {
+    fs::metadata("/proc/thread-self/ns/net").map_or(0, |found| found.ino())
+}
+
 /// A unicast port of a stack: the process, because a child of `fork` has a copy of this memory and
 /// none of the stacks, and the interface.
-type Claim = (u32, String, FlowSpec);
+type Claim = (u32, Interface, FlowSpec);
 
 /// The unicast ports of all stacks of this process. A NIC copies a frame to each queue that has a
 /// rule for it, as the members of a group need it; a port would be answered twice. A broker that
@@ -231,7 +240,12 @@ mod tests {
 
     use super::*;
 
-    const INTERFACE: &str = "of these tests";
+    /// The interface of these tests.
+    fn interface(namespace: u64) -> Interface {
+        (namespace, "near".to_owned())
+    }
+
+    const HERE: u64 = 1;
 
     /// A port that takes each flow, and has taken these back.
     #[derive(Default)]
@@ -243,7 +257,7 @@ mod tests {
         }
 
         fn remove_flow(&mut self, flow: &FlowSpec) {
-            let claim = (process::id(), INTERFACE.to_owned(), flow.clone());
+            let claim = (process::id(), interface(HERE), flow.clone());
             assert!(CLAIMED.lock().unwrap().contains(&claim), "the rule goes before the claim");
         }
 
@@ -253,8 +267,12 @@ mod tests {
     }
 
     fn live() -> Live<Port> {
+        live_in(HERE)
+    }
+
+    fn live_in(namespace: u64) -> Live<Port> {
         let (port, block) = (Port::default(), Arc::new(Block::heap()));
-        Live { port, block, interface: INTERFACE.to_owned(), claims: HashSet::new() }
+        Live { port, block, interface: interface(namespace), claims: HashSet::new() }
     }
 
     fn flow(port: u16) -> FlowSpec {
@@ -267,6 +285,13 @@ mod tests {
         assert_eq!((one.add_flow(flow(1)), other.add_flow(flow(1))), (Ok(()), Err(Errno::EADDRINUSE)));
         one.remove_flow(&flow(1));
         assert_eq!(other.add_flow(flow(1)), Ok(()));
+    }
+
+    /// A thread of a process may be in another one, where an interface has the same name.
+    #[test]
+    fn namespaces_have_ports_of_their_own() {
+        let (mut here, mut there) = (live(), live_in(2));
+        assert_eq!((here.add_flow(flow(3)), there.add_flow(flow(3))), (Ok(()), Ok(())));
     }
 
     #[test]
