@@ -196,6 +196,7 @@ fn ping_pong_and_write_with_linux() {
 }
 
 #[test]
+#[ignore = "half a minute and more: make soak"]
 fn programs_of_rdmacm_connect_in_both_roles() {
     let Some(mut lab) = Lab::new("programs_of_rdmacm_connect_in_both_roles", 1500) else { return };
     play_by_rdma_cm(&mut lab, 5);
