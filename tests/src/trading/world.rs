@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use exchange_sim::{Fault, FaultPlan, FaultRule};
 use market::{Price, Side};
+use order_entry::orders::{Order, OrderType};
 use order_entry::risk::{InstrumentIdx, KillSwitch, Limits};
 use order_entry::session::VenueSession;
 use order_gateway::control::Command;
@@ -17,7 +18,7 @@ use super::gateway::{CREDIT_MAX, Disk, JOURNAL_LEN, SimGateway, SimSession, Trad
 use super::network::{Network, Shared, SimHost, address};
 use super::rates::RateJudge;
 use super::script::{Disturbance, STEPS, Script};
-use super::venue::{OPENING, SYMBOLS, SimVenue};
+use super::venue::{OPENING, SYMBOLS, SimVenue, UNPRICED};
 use crate::mutate::Random;
 
 /// Between two turns.
@@ -398,12 +399,14 @@ impl<S: SimSession> World<S> {
         if let Some(what) = lost {
             return Err(format!("lost: {what}"));
         }
+        // Of attempts that fail in the same way the first is said.
         let is_refused = said.iter().any(|what| what.contains("no part of this journal"));
         for what in said {
             self.tell(format!("gateway {idx}: {what}"));
         }
-        if is_refused && matches!(self.machines[1 - idx].process, Process::Standby(_)) {
-            // After a power cut the copy may have more than the journal. A person does as it says.
+        if is_refused && self.machines[1 - idx].is_standby {
+            // After a power cut the copy may have more than the journal. A person does as it says,
+            // also where that standby has died meanwhile.
             self.stop(1 - idx, false);
             self.retire(1 - idx);
             self.command(|_| Command::Alone);
@@ -493,8 +496,14 @@ impl<S: SimSession> World<S> {
         let Process::Gateway(run, ..) = &self.machines[self.active].process else { return Ok(()) };
         let view = |gateway: &SimGateway<S>| {
             let orders = gateway.core().orders().live();
+            // A market order rests by the venue's protection, which its reports do not say.
+            let is_unpriced = |it: &Order| {
+                it.instructions().order_type == OrderType::Market
+                    && self.venue.open.get(&it.accepted_id()).is_some_and(|order| order.3 == UNPRICED)
+            };
+            let price = |it: &Order| if is_unpriced(it) { UNPRICED } else { it.price() };
             let open =
-                orders.map(|(_, it)| (it.accepted_id(), (it.instrument.0 as usize, it.side, it.leaves(), it.price())));
+                orders.map(|(_, it)| (it.accepted_id(), (it.instrument.0 as usize, it.side, it.leaves(), price(it))));
             let risk = gateway.core().risk();
             let open = open.collect::<std::collections::BTreeMap<_, _>>();
             let position = |idx| risk.position(InstrumentIdx(idx as u32)).unwrap_or(0);

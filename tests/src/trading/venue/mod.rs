@@ -22,6 +22,8 @@ use super::script::Protocol;
 /// The instruments, and their opening price.
 pub(super) const SYMBOLS: [Symbol; 2] = [Symbol(*b"WIRE    "), Symbol(*b"PATH    ")];
 pub(super) const OPENING: Price = Price(100_000);
+/// The price of an order that was sent without one.
+pub(super) const UNPRICED: Price = Price(0);
 /// The time since 1970 at which the clocks begin.
 pub(super) const EPOCH_NS: u64 = 1_795_727_114_000_000_000;
 /// The account that trades, and the one that it trades with.
@@ -53,7 +55,7 @@ pub(super) struct SimVenue {
     named: Option<OrderServer>,
     /// Messages of the account that were counted.
     counted: usize,
-    /// Live orders: instrument, side, open shares, price.
+    /// Live orders: instrument, side, open shares, price, or [`UNPRICED`].
     pub open: BTreeMap<u64, (usize, Side, u32, Price)>,
     /// Instrument and side of each order that was accepted.
     orders: BTreeMap<u64, (usize, Side)>,

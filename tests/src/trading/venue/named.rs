@@ -3,10 +3,9 @@
 use std::io::Write;
 
 use exchange_sim::{AnswerKind, NamedOrder, OrderRefusal, Protocol};
-use market::Price;
 use order_entry::fix::session::End;
 
-use super::{Line, SimVenue, TRADER, bought, instrument_of};
+use super::{Line, SimVenue, TRADER, UNPRICED, bought, instrument_of};
 
 impl SimVenue {
     /// Takes what was read, and has what is due sent. False where the line has ended.
@@ -80,7 +79,7 @@ impl SimVenue {
                     self.open.remove(&id);
                 }
                 NamedOrder { symbol, side, leaves, price, .. } => {
-                    self.open.insert(id, (instrument_of(*symbol), *side, *leaves, price.unwrap_or(Price(0))));
+                    self.open.insert(id, (instrument_of(*symbol), *side, *leaves, price.unwrap_or(UNPRICED)));
                 }
             }
         }
