@@ -365,10 +365,9 @@ pub(crate) fn leave_idle(engines: &mut Engines) {
     for engine in engines.iter_mut() {
         for file in engine.files.idle() {
             let Ok(socket) = engine.files.socket(file) else { continue };
-            if socket.ours().is_none() {
-                continue;
-            }
+            let Some(id) = socket.ours() else { continue };
             replicas.append(&mut socket.replicas);
+            let _ = engine.call(|sockets, cx| sockets.silence_syns(id, cx));
             offload::give_back(engine, file);
             if let Ok(socket) = engine.files.socket(file) {
                 MAY_BE_IDLE_IN_SETS.fetch_or(!socket.watches.is_empty(), Ordering::Relaxed);
@@ -378,13 +377,17 @@ pub(crate) fn leave_idle(engines: &mut Engines) {
             }
         }
     }
-    if gives_queues_back {
-        return engines.iter_mut().for_each(Engine::close);
-    }
     for replica in replicas {
         if let Some(engine) = engines.of(replica.engine) {
+            let _ = engine.call(|sockets, cx| sockets.silence_syns(replica.id, cx));
             close_replica(engine, replica.id);
         }
+    }
+    if gives_queues_back {
+        // A peer whose handshake ends with a frame that is in the ring is reset by this turn, and
+        // does not wait for an answer.
+        engines.iter_mut().for_each(|engine| _ = engine.turn());
+        engines.iter_mut().for_each(Engine::close);
     }
 }
 

@@ -284,6 +284,17 @@ impl Sockets {
         }
     }
 
+    /// A listener is about to be closed that another process opens again: who begins to connect
+    /// meanwhile is not refused, and tries again a second later.
+    ///
+    /// # Errors
+    /// `EINVAL`: it does not listen.
+    pub fn silence_syns(&mut self, id: SocketId, cx: &mut Cx<'_>) -> Result<(), Errno> {
+        let State::Listener(listener) = &self.get(id)?.state else { return Err(Errno::EINVAL) };
+        cx.tcp().silence_syns(listener.id);
+        Ok(())
+    }
+
     /// A listener is about to end: connections that nobody has accepted go to another listener of
     /// the same address, of this process or of another one. A process that closes its descriptor of
     /// a listener that others share loses none on Linux, because the queue is theirs as well; with

@@ -41,6 +41,15 @@ impl TcpCalls<'_, '_> {
         }
     }
 
+    /// Has SYNs for a listener that is about to be closed dropped in silence for ten seconds: their
+    /// peers send them again, when another process has opened it.
+    pub fn silence_syns(&mut self, listener: ListenerId) {
+        let now = self.0.now;
+        if let Some(inner) = &mut self.0.tcp.0 {
+            inner.machine.silence_syns(listener, now);
+        }
+    }
+
     /// Gives the open handshakes of a listener that is about to be closed to another one.
     pub fn move_handshakes(&mut self, from: ListenerId, to: ListenerId) {
         if let Some(inner) = &mut self.0.tcp.0 {

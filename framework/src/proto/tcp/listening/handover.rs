@@ -136,14 +136,19 @@ impl<P: Payload> Tcp<P> {
         is_fresh.then(|| self.depart(id.slot, now))
     }
 
-    /// The same with the handshakes of a listener that are open, which is about to be closed. SYNs
-    /// that come for it yet are dropped in silence for ten seconds. Scans all connections.
-    pub fn hand_over_handshakes(&mut self, listener: ListenerId, now: Instant) -> Vec<Departed> {
+    /// A listener is about to be closed that another process has, or will open again: SYNs that come
+    /// for it yet are dropped in silence for ten seconds, because their peers send them again.
+    pub fn silence_syns(&mut self, listener: ListenerId, now: Instant) {
         if let Some(local) = self.listeners.get_mut(listener).map(|listener| listener.local) {
             let left = &mut self.shared.handovers.left;
             left.retain(|(at, until)| now < *until && *at != local);
             left.push((local, now + SILENCE));
         }
+    }
+
+    /// The same, and its open handshakes leave as connections do. Scans all connections.
+    pub fn hand_over_handshakes(&mut self, listener: ListenerId, now: Instant) -> Vec<Departed> {
+        self.silence_syns(listener, now);
         let open = self.handshakes_of(listener);
         open.into_iter().map(|slot| self.depart(slot, now)).collect()
     }

@@ -131,6 +131,19 @@ fn handshakes_of_a_listener_go_before_it_is_closed() {
     assert_eq!((next.state(), &next.end.bytes[..]), (Some(State::Established), &b"first"[..]));
 }
 
+/// The SYN comes again, and the last frame of a handshake does not: its peer would wait for ever.
+#[test]
+fn listener_that_another_process_opens_again_leaves_syns_unanswered_and_resets_open_handshakes() {
+    let mut script = listening(&ListenOptions::default());
+    script.next(SYN, b"");
+    let listener = script.end.tcp.listeners.slots[script.end.tcp.listeners.find(SERVER).unwrap()].id;
+    script.end.tcp.silence_syns(listener, script.end.now);
+    assert!(script.end.tcp.close_listener(listener));
+    assert!(script.next(ACK, b"").1[0].flags.contains(RST));
+    script.to.local.set_port(9);
+    assert_eq!(script.send(SYN, Seq(7), Seq(0), b"").1, vec![]);
+}
+
 #[test]
 fn late_segments_of_a_connection_that_has_left_get_no_reset_for_ten_seconds() {
     let mut script = accepted_with(None);
