@@ -14,7 +14,7 @@ use super::exec::{execve, execveat};
 use super::polling::{epoll_create, epoll_wait, poll, select_or};
 use super::polling::{epoll_create1, epoll_ctl, epoll_pwait, epoll_pwait2, ppoll, pselect};
 use super::receive::{preadv2, read, readv, recvfrom, recvmmsg, recvmsg};
-use super::rights::{about_to_become, about_to_change_root, about_to_have};
+use super::rights::{about_to_become, about_to_change_root, about_to_set_capabilities};
 use super::send::{pwritev2, sendfile, sendmmsg, sendmsg, sendto, splice, write, writev};
 use super::socket::{accept4, bind, connect, getpeername, getsockname, getsockopt, listen, setsockopt, shutdown};
 use super::{IS_ON, give_none, known, made, may_be_ours, memory, new_may_be_ours};
@@ -280,7 +280,7 @@ symbols! {
                 match number {
                     libc::SYS_setuid => about_to_become(a as libc::uid_t),
                     libc::SYS_chroot => about_to_change_root(),
-                    libc::SYS_capset => about_to_have(a as *const c_void, b as *const c_void),
+                    libc::SYS_capset => about_to_set_capabilities(a as *const c_void, b as *const c_void),
                     _ => about_to_become(b as libc::uid_t),
                 }
                 pass!(real::syscall(number, a, b, c, d, e, f))

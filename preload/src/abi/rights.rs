@@ -36,7 +36,7 @@ symbols! {
     }
 
     fn capset(header: *mut c_void, sets: *const c_void) -> c_int {
-        about_to_have(header, sets);
+        about_to_set_capabilities(header, sets);
         pass!(real::capset(header, sets))
     }
 }
@@ -51,7 +51,7 @@ pub(super) fn about_to_become(user: libc::uid_t) {
 }
 
 /// The calling thread is about to have these capabilities: `cap_user_header_t`, `cap_user_data_t`.
-pub(super) fn about_to_have(header: *const c_void, sets: *const c_void) {
+pub(super) fn about_to_set_capabilities(header: *const c_void, sets: *const c_void) {
     /// The version whose sets have one word each: effective, permitted, inheritable.
     const OF_ONE_WORD: u32 = 0x1998_0330;
     const LEN: usize = 24;
