@@ -6,9 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use clap::Parser;
 use feed_handler::Event;
-use feed_handler::args::{Cli, Command};
 use feed_handler::report::{RecoverySummary, Summary};
 use market::memx::MemoirDepth;
 use market::memx::layout::{
@@ -17,13 +15,13 @@ use market::memx::layout::{
 use market::pitch::{AddLong, Delete, Head, Time};
 use market::sbe::{Block, emit_block};
 use market::{BookIdx, Books, Capacity, Decoder, LevelBooks, MessageCounts, OrderBooks};
-use tempfile::tempdir;
 use wirepath::worker::StopFlag;
 use zerocopy::IntoBytes;
 
 use crate::common::made::deep_message;
-use crate::common::network::{PORT, is_inside};
+use crate::common::network::is_inside;
 use crate::common::venue::{GAP_GROUP, LINES, Venue, iex_packet, memx_packet, unit_packet};
+use crate::plan;
 
 const MESSAGES: u64 = 2_000;
 const CAPACITY: Capacity = Capacity { books: 64, orders: 4_096, levels: 4_096 };
@@ -107,21 +105,10 @@ fn play(
     packet: fn(u64, &[Vec<u8>]) -> Vec<u8>,
     serve: impl FnOnce() + Send,
 ) -> Summary {
-    let directory = tempdir().unwrap();
-    let path = directory.path().join("feed.toml");
     let lines = LINES.map(|line| format!("{{ group = \"{}\", port = {} }}", line.ip(), line.port())).join(", ");
-    let port = format!(
-        "[port]\ninterface = \"{PORT}\"\nowner = \"dedicated\"\nrx_ring = 8192\n[host]\naddresses = [\"10.77.0.2/24\"]\n"
-    );
     let books = "[books]\norders = 4096\nlevels = 4096\ninstruments = 64\n";
     let channel = format!("[[channels]]\nname = \"c\"\nformat = \"{format}\"\nlines = [{lines}]\n");
-    std::fs::write(&path, format!("{port}{books}{channel}{servers}")).unwrap();
-    let Command::Run(args) = Cli::parse_from(["feed-handler", "run", path.to_str().unwrap(), "--cpu", "any"]).command
-    else {
-        panic!("a live run was asked for")
-    };
-    let mut plan = args.plan().unwrap();
-    plan.feed.tops = feed_handler::feed::Tops::All;
+    let plan = plan(&format!("{books}{channel}{servers}"));
     let (stop, (ready, is_ready)) = (StopFlag::new(), mpsc::channel());
     thread::scope(|scope| {
         let stop = &stop;

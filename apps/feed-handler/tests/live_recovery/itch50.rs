@@ -7,20 +7,18 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use clap::Parser;
 use exchange_sim::{
     GlimpseSettings, Interface, LineSettings, Publication, Published, RerequestSettings, SendSockets, Settings, publish,
 };
-use feed_handler::args::{Cli, Command};
 use feed_handler::report::Summary;
 use feed_handler::{Event, RunPlan};
 use market::Price;
 use market::truth::Truth;
 use order_entry::soupbin::Credentials;
-use tempfile::tempdir;
 use wirepath::worker::StopFlag;
 
-use crate::common::network::{EXCHANGE, PORT, is_inside};
+use crate::common::network::{EXCHANGE, is_inside};
+use crate::plan;
 
 const REREQUEST: &str = "127.0.0.1:26478";
 const GLIMPSE: &str = "127.0.0.1:26479";
@@ -43,30 +41,18 @@ fn publication(start_after: Duration) -> Publication {
     }
 }
 
-/// The plan of a configuration, as the command line makes it.
-fn plan(settings: &Settings, servers: &str) -> RunPlan {
-    let directory = tempdir().unwrap();
-    let path = directory.path().join("feed.toml");
+/// The plan of a handler of these lines.
+fn plan_of(settings: &Settings, servers: &str) -> RunPlan {
     let lines =
         settings.lines.clone().map(|line| format!("{{ group = \"{}\", port = {} }}", line.group, settings.port));
     let channel = format!("[[channels]]\nname = \"c\"\nformat = \"mold-itch50\"\nlines = [{}]\n", lines.join(", "));
-    let port = format!(
-        "[port]\ninterface = \"{PORT}\"\nowner = \"dedicated\"\nrx_ring = 8192\n[host]\naddresses = [\"10.77.0.2/24\"]\n"
-    );
     let books = "[books]\norders = 65536\nlevels = 65536\ninstruments = 64\n";
-    std::fs::write(&path, format!("{port}{books}{channel}{servers}")).unwrap();
-    let Command::Run(args) = Cli::parse_from(["feed-handler", "run", path.to_str().unwrap(), "--cpu", "any"]).command
-    else {
-        panic!("a live run was asked for")
-    };
-    let mut plan = args.plan().unwrap();
-    plan.feed.tops = feed_handler::feed::Tops::All;
-    plan
+    plan(&format!("{books}{channel}{servers}"))
 }
 
 /// Publishes a day, and runs the handler from `join_after` the first packet on until it is over.
 fn play(settings: &Settings, servers: &str, join_after: Option<Duration>) -> (Published, Summary, Vec<String>) {
-    let (plan, stop) = (plan(settings, servers), StopFlag::new());
+    let (plan, stop) = (plan_of(settings, servers), StopFlag::new());
     let (ready, is_ready) = mpsc::channel();
     let mut notices = Vec::new();
     let publication = publication(Duration::from_millis(if join_after.is_some() { 0 } else { 300 }));

@@ -6,20 +6,17 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use clap::Parser;
 use exchange_sim::{
     Interface, LineSettings, Mdp3Counts, Mdp3Groups, Publication, Published, SendSockets, Settings, publish,
 };
-use feed_handler::args::{Cli, Command};
-use feed_handler::feed::Tops;
 use feed_handler::report::Summary;
 use feed_handler::{Event, RunPlan};
 use market::Price;
 use market::truth::{Group, PriceLevel};
-use tempfile::tempdir;
 use wirepath::worker::StopFlag;
 
-use crate::common::network::{EXCHANGE, PORT, is_inside};
+use crate::common::network::{EXCHANGE, is_inside};
+use crate::plan;
 
 fn settings(loss: &str) -> Settings {
     let mdp3 = Some(Mdp3Groups::default());
@@ -28,35 +25,24 @@ fn settings(loss: &str) -> Settings {
     settings
 }
 
-/// The plan of a configuration, as the command line makes it.
-fn plan(groups: &Mdp3Groups, first: &str) -> RunPlan {
-    let directory = tempdir().unwrap();
-    let path = directory.path().join("feed.toml");
+/// The plan of a handler of these groups.
+fn plan_of(groups: &Mdp3Groups, first: &str) -> RunPlan {
     let lines = |pair: [Group; 2]| {
         let lines = pair.map(|group| format!("{{ group = \"{group}\", port = {} }}", groups.port));
         format!("[{}]", lines.join(", "))
     };
     let (incremental, snapshots, definitions) =
         (lines(groups.incremental), lines(groups.snapshots), lines(groups.definitions));
-    let text = format!(
-        "[port]\ninterface = \"{PORT}\"\nowner = \"dedicated\"\nrx_ring = 8192\n[host]\naddresses = [\"10.77.0.2/24\"]\n\
-         [arbitration]\nfirst = \"{first}\"\n[books]\ninstruments = 64\n\
+    plan(&format!(
+        "[arbitration]\nfirst = \"{first}\"\n[books]\ninstruments = 64\n\
          [[channels]]\nname = \"c\"\nformat = \"cme-mdp3\"\nlines = {incremental}\n\
          [channels.loops]\nsnapshots = {snapshots}\ndefinitions = {definitions}\ninterface = \"10.77.0.1\"\n"
-    );
-    std::fs::write(&path, text).unwrap();
-    let Command::Run(args) = Cli::parse_from(["feed-handler", "run", path.to_str().unwrap(), "--cpu", "any"]).command
-    else {
-        panic!("a live run was asked for")
-    };
-    let mut plan = args.plan().unwrap();
-    plan.feed.tops = Tops::All;
-    plan
+    ))
 }
 
 /// Publishes a day, and runs the handler from `join_after` the first packet on until it is over.
 fn play(settings: &Settings, first: &str, join_after: Option<Duration>) -> (Published, Summary, Vec<String>) {
-    let (plan, stop) = (plan(settings.mdp3.as_ref().unwrap(), first), StopFlag::new());
+    let (plan, stop) = (plan_of(settings.mdp3.as_ref().unwrap(), first), StopFlag::new());
     let (ready, is_ready) = mpsc::channel();
     let mut notices = Vec::new();
     let publication = Publication {
