@@ -129,8 +129,12 @@ impl RingArgs {
             if let Some(socket) = &self.images {
                 let capacity = context.plan.capacity.over(Capacity::default());
                 let socket = path_of(socket);
-                let server = ImageServer::start(&ring, &socket, capacity, say)
-                    .map_err(|error| Error::failed(format!("no images at {}: {error}", socket.display())))?;
+                let server = ImageServer::start(&ring, &socket, capacity, say).map_err(|error| {
+                    Error::failed(format!(
+                        "no images at {}: {error}; give --images the path of a new socket",
+                        socket.display()
+                    ))
+                })?;
                 images.lock().unwrap_or_else(PoisonError::into_inner).push(server);
             }
             Ok(sink)
