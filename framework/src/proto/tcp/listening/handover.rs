@@ -136,8 +136,8 @@ impl<P: Payload> Tcp<P> {
         is_fresh.then(|| self.depart(id.slot, now))
     }
 
-    /// A listener is about to be closed that another process has, or will open again: SYNs that come
-    /// for it yet are dropped in silence for ten seconds, because their peers send them again.
+    /// A listener is about to be closed that another process has, or will open again: SYNs that
+    /// come for it yet are dropped in silence for ten seconds, because their peers send them again.
     pub fn silence_syns(&mut self, listener: ListenerId, now: Instant) {
         if let Some(local) = self.listeners.get_mut(listener).map(|listener| listener.local) {
             let left = &mut self.shared.handovers.left;
