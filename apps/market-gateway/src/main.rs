@@ -154,16 +154,18 @@ fn say(sentence: &str) {
 
 /// Notices as lines on standard error.
 fn report(is_quiet: bool, counts: Arc<GatewayCounts>) -> impl FnMut(Event) {
-    let mut has_said = is_quiet;
+    let mut has_said = [is_quiet; 2];
     move |event| {
         match event {
             Event::Notice(sentence) | Event::Ready(sentence) if !is_quiet => say(&sentence),
             _ => (),
         }
         // Events come once a second at least.
-        if let Some(notice) = counts.notice().filter(|_| !has_said) {
-            say(notice);
-            has_said = true;
+        for (notice, has_said) in counts.notices().into_iter().zip(&mut has_said) {
+            if let Some(notice) = notice.filter(|_| !*has_said) {
+                say(notice);
+                *has_said = true;
+            }
         }
     }
 }

@@ -75,6 +75,8 @@ struct Shared {
     counts: Arc<GatewayCounts>,
     /// For `wirepath stats`: changes of quotes for which the ring has no place.
     quotes_refused: Counter,
+    /// The same of states of instruments whose halts have no place.
+    halts_refused: Counter,
     unix_offset_ns: u64,
     /// Time between two resting orders, of all channels.
     order_ns: u64,
@@ -89,6 +91,7 @@ impl Shared {
             channels,
             counts: Arc::default(),
             quotes_refused: scope.scope("ring").counter("quotes_refused", Unit::Events),
+            halts_refused: scope.scope("ring").counter("halts_refused", Unit::Events),
             unix_offset_ns: 0,
             order_ns: ORDER_NS_MIN.max(FILL_NS_MIN / config.records.max(1) as u64),
             order_due_ns: Cell::new(0),
@@ -295,10 +298,22 @@ impl RingSink {
         with_halt(flags, self.halts.is_halted(books.symbol(book)))
     }
 
+    /// Gives states to the halts, and counts those that find no place.
+    fn take_states<T>(&mut self, states: impl FnOnce(&mut Halts) -> T) -> T {
+        let before = self.halts.refused();
+        let result = states(&mut self.halts);
+        let refused = self.halts.refused() - before;
+        if refused > 0 {
+            self.shared.halts_refused.add(refused);
+            self.shared.counts.add_refused_halts(refused);
+        }
+        result
+    }
+
     /// The venue halts an instrument, or each of the channel, or trades it again.
     #[cold]
     fn status(&mut self, status: &Status, books: &impl Books) {
-        if !self.halts.take(status) {
+        if !self.take_states(|halts| halts.take(status)) {
             return;
         }
         match books.find(status.symbol).filter(|book| (book.0 as usize) < self.used) {
@@ -352,11 +367,11 @@ impl EventSink for RingSink {
     }
 
     fn image_statuses(&mut self, statuses: &[Status], is_untold_halted: bool) {
-        self.halts.take_image(statuses, is_untold_halted);
+        self.take_states(|halts| halts.take_image(statuses, is_untold_halted));
     }
 
     fn status_again(&mut self, status: &Status, _: &impl Books) {
-        self.halts.take(status);
+        self.take_states(|halts| halts.take(status));
     }
 
     fn rebuilt(&mut self, books: &impl Books) {

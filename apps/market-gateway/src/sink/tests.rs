@@ -315,3 +315,29 @@ fn channel_that_lives_says_so_in_the_ring() {
 fn channels_without_a_place_for_their_life_are_known_at_the_start() {
     assert_eq!([448, 449, 600].map(lifeless), [None, Some((448, 448)), Some((448, 599))]);
 }
+
+#[test]
+fn halts_without_a_place_are_counted_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ring");
+    let block = Block::heap();
+    let config = RingConfig { records: 1 << 10, quotes: 16, ..RingConfig::default() };
+    let shared = Shared::create(&path, &config, Channels::default(), &block.scope("worker0")).unwrap();
+    let mut sink = RingSink::over(shared, 1);
+    sink.opened(0, 0);
+    let halted = |name| Status {
+        locate: Locate::default(),
+        state: b'H',
+        is_halted: Some(true),
+        operational: false,
+        at_ns: 0,
+        symbol: Symbol::new(name).unwrap(),
+    };
+    let books = books();
+    sink.event(1, &Event::Status(halted("A")), None, &books);
+    assert_eq!(sink.shared.halts_refused.get(), 0);
+    sink.event(2, &Event::Status(halted("B")), None, &books);
+    sink.image_statuses(&[halted("A"), halted("B")], true);
+    sink.status_again(&halted("B"), &books);
+    assert_eq!((sink.shared.halts_refused.get(), sink.shared.counts.halts_refused()), (3, 3));
+}
