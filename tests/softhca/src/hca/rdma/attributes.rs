@@ -5,7 +5,7 @@
 use crate::hca::control::{QpState, Service};
 
 /// IBV_QP_*.
-pub(super) mod mask {
+pub(in crate::hca) mod mask {
     pub(crate) const STATE: u32 = 1 << 0;
     pub(crate) const CURRENT_STATE: u32 = 1 << 1;
     pub(crate) const ACCESS: u32 = 1 << 3;

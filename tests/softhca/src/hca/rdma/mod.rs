@@ -30,6 +30,7 @@ mod requester;
 mod responder;
 mod srq;
 
+pub(super) use attributes::mask;
 pub(super) use endpoint::{Endpoints, Receivers};
 pub(super) use requester::Requester;
 pub(super) use srq::Srqs;

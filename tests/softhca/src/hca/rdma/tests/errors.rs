@@ -1,7 +1,7 @@
 //! What goes wrong, and the completion and event that say so.
 
-use super::super::attributes::mask;
 use super::rig::{ALL_RIGHTS, Rig, remote};
+use crate::hca::rdma::mask;
 use crate::hca::send::opcode;
 use crate::hca::{AccessFlags, Config, EventKind, QpChange, QpState, Service};
 

@@ -1,9 +1,11 @@
 //! A world for the model without an operating system: plain memory, a clock that is turned by hand,
-//! a cable with two ends.
+//! a cable with two ends; and a driver with a queue pair of RDMA ([`rdma`]).
 //!
 //! All of it is single-threaded, safe code, so a test or a simulation of two NICs is a loop that
 //! calls [`Hca::step`](super::Hca::step). Threads or real packets need another [`Dma`] and another
 //! [`Wire`].
+
+pub mod rdma;
 
 use super::{Clock, Dma, LinkState, Unmapped, Wire};
 use std::cell::{Cell, RefCell};
