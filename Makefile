@@ -133,6 +133,7 @@ test: tools ## every test; ends with what could not run here, and why
 	$(call want,pkg-config,pkgconf,for tests against programs in C,:)
 	$(call want,c++,g++,for tests against programs in C++,:)
 	$(call want,raw_ethernet_bw,perftest,for tests against unmodified programs,:)
+	$(call want,/usr/lib/python3/dist-packages/pyverbs,python3-pyverbs,for tests against unmodified programs,:)
 	$(call want,dpdk-testpmd,dpdk-dev,for tests against unmodified programs,:)
 	$(call want,/usr/include/quickfix/Session.h,libquickfix-dev,for tests of FIX against QuickFIX,:)
 	$(call want,nats-server,nats-server,for tests of the gateway against NATS,:)

@@ -8,6 +8,7 @@
 mod cables;
 mod ibverbs_utils;
 mod perftest;
+mod pyverbs;
 mod rdma;
 mod stage;
 mod testpmd;

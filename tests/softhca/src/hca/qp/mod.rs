@@ -121,7 +121,7 @@ impl Hca {
         let qp = Qp {
             pd: request.pd,
             user_handle: request.user_handle,
-            capabilities: request.capabilities,
+            capabilities: granted(&request),
             state: QpState::Reset,
             sq,
             receiver,
@@ -360,6 +360,25 @@ fn step_is_legal(from: QpState, to: QpState, port: Option<u8>) -> bool {
     };
     step && port_is_good
 }
+
+/// The limits as the kernel reports them: those of receive requests are the ring's, which may be
+/// more than the client asked for (Linux, `mlx5/qp.c`, `set_rq_size`).
+fn granted(request: &QpRequest) -> QpCapabilities {
+    let (QpKind::RawPacket { receive, .. } | QpKind::Rdma { receive, .. }) = &request.kind else {
+        return request.capabilities;
+    };
+    match receive {
+        None => QpCapabilities { receive_wr_max: 0, receive_sge_max: 0, ..request.capabilities },
+        Some(ring) => QpCapabilities {
+            receive_wr_max: ring.wqe_count,
+            receive_sge_max: 1_u32.checked_shl(ring.wqe_shift).unwrap_or(0) / POINTER_LEN,
+            ..request.capabilities
+        },
+    }
+}
+
+/// Bytes of a pointer to data in a WQE.
+const POINTER_LEN: u32 = 16;
 
 /// A QP's receiving ring as a WQ.
 fn rq_request(request: &QpRequest, ring: &RqRing) -> WqRequest {

@@ -80,19 +80,17 @@ fn a_pace_needs_a_queue_that_sends_and_a_rate_that_is_possible() {
     assert_eq!(rig.hca.modify_qp(rig.qp, &pace(5_000)), Err(Errno(libc::EOPNOTSUPP)));
 }
 
+fn receiving_ring(rig: &mut Rig, wqe_count: u32, wqe_shift: u32) -> RqRing {
+    let (ring, doorbell) = (rig.memory.reserve(4096, 4096), rig.memory.reserve(4, 64));
+    RqRing { ring, wqe_count, wqe_shift, doorbell, cq: rig.cq, striding: None }
+}
+
 #[test]
 fn a_failed_sending_side_shows_only_beside_a_receiving_one() {
     let mut rig = Rig::in_reset(Config::default(), 64);
     rig.hca.destroy_qp(rig.qp).unwrap();
     let mut request = rig.request();
-    let ring = RqRing {
-        ring: rig.memory.reserve(4096, 4096),
-        wqe_count: 64,
-        wqe_shift: 4,
-        doorbell: rig.memory.reserve(4, 64),
-        cq: rig.cq,
-        striding: None,
-    };
+    let ring = receiving_ring(&mut rig, 64, 4);
     if let QpKind::RawPacket { receive, .. } = &mut request.kind {
         *receive = Some(ring);
     }
@@ -109,10 +107,27 @@ fn a_failed_sending_side_shows_only_beside_a_receiving_one() {
 }
 
 #[test]
-fn capabilities_come_back_as_they_were_asked_for() {
+fn capabilities_of_sending_come_back_as_they_were_asked_for() {
     let rig = in_state(Reset);
     let expected = QpCapabilities { send_wr_max: 64, ..QpCapabilities::default() };
     assert_eq!(rig.hca.query_qp(rig.qp), Ok((Reset, expected, crate::hca::QpAttributes::default())));
+}
+
+/// libmlx5 compares the requests posted with its ring, and a client reads the ring's length here.
+#[test]
+fn capabilities_of_receiving_are_those_of_the_ring() {
+    let mut rig = in_state(Reset);
+    let ring = receiving_ring(&mut rig, 8, 6);
+    let mut request = rig.request();
+    request.capabilities.receive_wr_max = 5;
+    request.capabilities.receive_sge_max = 3;
+    let asked = request.capabilities;
+    if let QpKind::RawPacket { receive, .. } = &mut request.kind {
+        *receive = Some(ring);
+    }
+    let created = rig.hca.create_qp(request).unwrap();
+    let (_, granted, _) = rig.hca.query_qp(created.handle).unwrap();
+    assert_eq!(granted, QpCapabilities { receive_wr_max: 8, receive_sge_max: 4, ..asked });
 }
 
 #[test]

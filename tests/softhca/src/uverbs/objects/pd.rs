@@ -34,9 +34,12 @@ const NEED_LOCAL_WRITE: u32 = 1 << 1 | 1 << 3;
 
 const LOCAL_WRITE: u32 = 1 << 0;
 
-/// Known access rights: all up to and including HUGETLB, except ON_DEMAND, which needs a NIC that
-/// handles page faults; and the optional ones, which may be ignored.
-const KNOWN: u32 = 0xff & !(1 << 6) | OPTIONAL;
+/// Known access rights: all up to and including HUGETLB; and the optional ones, which may be
+/// ignored.
+const KNOWN: u32 = 0xff | OPTIONAL;
+
+/// Needs a NIC that handles page faults.
+const ON_DEMAND: u32 = 1 << 6;
 
 /// IBV_ACCESS_OPTIONAL_RANGE: hints, of which one is known.
 const OPTIONAL: u32 = 0x3ff0_0000;
@@ -53,6 +56,9 @@ pub(crate) fn reg_mr(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call
     let needs_write = access_flags & NEED_LOCAL_WRITE != 0;
     if access_flags & !KNOWN != 0 || needs_write && access_flags & LOCAL_WRITE == 0 {
         return refuse(libc::EINVAL);
+    }
+    if access_flags & ON_DEMAND != 0 {
+        return refuse(libc::EOPNOTSUPP);
     }
     context.objects.room()?;
     let pd = context.objects.nic(Kind::Pd, request.pd_handle)?;
@@ -85,14 +91,19 @@ pub(crate) fn dereg_mr(context: &mut Context, kernel: &mut Kernel<'_>, call: &Ca
     Ok(Reply::default())
 }
 
+/// IB_MW_TYPE_1: the call `ibv_bind_mw` binds it, which is not there.
+const TYPE_1: u8 = 1;
+
 /// IB_MW_TYPE_2: a WQE binds it.
 const TYPE_2: u8 = 2;
 
 /// Makes a memory window.
 pub(crate) fn alloc_mw(context: &mut Context, kernel: &mut Kernel<'_>, call: &Call<'_>) -> Result<Reply, Errno> {
     let request: AllocMw = call.request()?;
-    if request.mw_type != TYPE_2 {
-        return refuse(libc::EOPNOTSUPP);
+    match request.mw_type {
+        TYPE_1 => return refuse(libc::EOPNOTSUPP),
+        TYPE_2 => {}
+        _ => return refuse(libc::EINVAL),
     }
     context.objects.room()?;
     let pd = context.objects.nic(Kind::Pd, request.pd_handle)?;
