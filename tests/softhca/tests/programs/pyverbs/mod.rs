@@ -1,5 +1,6 @@
-//! The tests of rdma-core for pyverbs, its Python module, over a software ConnectX whose cable leads
-//! back to itself. `outcomes.txt` has what becomes of each test, and why those are skipped that are.
+//! The tests of rdma-core for pyverbs, its Python module, over a software ConnectX whose cable
+//! leads back to itself. `outcomes.txt` has what becomes of each test, and why those are skipped
+//! that are.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
