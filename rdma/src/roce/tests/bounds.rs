@@ -49,6 +49,50 @@ fn duplicate_read_of_a_part_is_answered_by_this_part() {
     }
 }
 
+#[test]
+fn duplicate_read_of_other_memory_is_not_answered() {
+    const ADDRESS_END: usize = 61;
+    const KEY: core::ops::Range<usize> = 62..66;
+    let mut pair = Pair::new();
+    let other = pair.b.device.register(pair.b.pd, Region::from(&pair.b.memory), super::pair::all_access()).unwrap();
+    let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(64));
+    pair.a.post(1, SendOperation::Read(remote), sge);
+    let request = pair.a.frame(pair.now).unwrap();
+    pair.b.receive(pair.now, &request);
+    while pair.b.frame(pair.now).is_some() {}
+    // Another key of the same memory, one of none, and other addresses.
+    for (key, address) in [(other.key, 0), (remote.rkey ^ 1, 0), (remote.rkey, 8), (remote.rkey, 1)] {
+        let mut again = request.clone();
+        seal(&mut again, |frame| {
+            frame[KEY].copy_from_slice(&key.to_be_bytes());
+            frame[ADDRESS_END] ^= address;
+        });
+        pair.b.receive(pair.now, &again);
+        assert_eq!((pair.b.frame(pair.now), pair.b.state()), (None, QpState::Rts), "{key:#x}, {address}");
+    }
+    assert_eq!((pair.b.counters().duplicates, pair.b.device.next_event()), (4, None));
+}
+
+#[test]
+fn duplicate_atomic_operation_that_is_no_longer_kept_is_not_executed_again() {
+    let mut pair = Pair::with(|attributes| attributes.max_dest_rd_atomic = Some(2));
+    let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+    let mut requests = Vec::new();
+    for wr_id in 0..3 {
+        pair.a.post(wr_id, SendOperation::FetchAdd { remote, add: 1 }, sge);
+        let request = pair.a.frame(pair.now).unwrap();
+        pair.b.receive(pair.now, &request);
+        requests.push(request);
+        pair.run();
+    }
+    let answered = requests.iter().map(|request| {
+        pair.b.receive(pair.now, request);
+        pair.b.frame(pair.now).is_some()
+    });
+    assert_eq!(answered.collect::<Vec<_>>(), [false, true, true], "two are kept");
+    assert_eq!((pair.b.memory.load_u64(0), pair.b.counters().duplicates), (3, 3));
+}
+
 fn payload_len(frame: &[u8]) -> usize {
     let packet = crate::wire::packet::Packet::parse(RoceFrame::parse(frame).unwrap().roce).unwrap();
     match packet.body {

@@ -81,6 +81,19 @@ fn wrong_key_range_or_domain_is_refused_and_changes_no_byte() {
 }
 
 #[test]
+fn region_of_another_domain_is_refused_and_changes_no_byte() {
+    for operation in [SendOperation::Write, SendOperation::Read, |remote| SendOperation::FetchAdd { remote, add: 1 }] {
+        let mut pair = Pair::new();
+        let other = pair.b.device.create_pd().unwrap();
+        let memory = Buffer::zeroed(8);
+        let mr = pair.b.device.register(other, Region::from(&memory), super::pair::all_access()).unwrap();
+        pair.a.memory.write(64, &[1; 8]);
+        check_refusal(&mut pair, operation(Remote { address: mr.address, rkey: mr.key }), 8, ACCESS);
+        assert_eq!((memory.load_u64(0), pair.a.bytes(64, 8)), (0, vec![1; 8]));
+    }
+}
+
+#[test]
 fn zero_bytes_need_no_key() {
     let mut pair = Pair::new();
     let nowhere = Remote { address: 1, rkey: 0xdead_beef };
@@ -113,20 +126,19 @@ fn atomic_operation_that_is_not_aligned_is_invalid() {
 }
 
 #[test]
-fn more_reads_than_the_peer_has_resources_are_invalid() {
-    let mut pair = Pair::with(|attributes| attributes.max_dest_rd_atomic = Some(1));
-    let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
-    pair.a.post(0, SendOperation::Read(remote), sge);
-    // The first is answered only when both have come.
-    check_refusal_of_second_read(&mut pair);
-    assert_eq!(pair.a.completions(), [(0, Status::Success), (1, Status::RemoteInvalidRequest)]);
-}
-
-fn check_refusal_of_second_read(pair: &mut Pair) {
-    let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
-    pair.a.post(1, SendOperation::Read(remote), sge);
-    pair.run();
-    assert_eq!((pair.b.counters().naks_tx, pair.a.counters().naks_rx), ([0, 1, 0, 0], [0, 1, 0, 0]));
+fn more_reads_or_atomic_operations_than_the_peer_has_resources_are_invalid() {
+    for operation in [SendOperation::Read, |remote| SendOperation::FetchAdd { remote, add: 1 }] {
+        let mut pair = Pair::with(|attributes| attributes.max_dest_rd_atomic = Some(1));
+        let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+        for wr_id in 0..2 {
+            pair.a.post(wr_id, operation(remote), sge);
+        }
+        // The first is answered only when both have come.
+        pair.run();
+        assert_eq!((pair.b.counters().naks_tx, pair.a.counters().naks_rx), ([0, 1, 0, 0], [0, 1, 0, 0]));
+        assert_eq!(pair.a.completions(), [(0, Status::Success), (1, Status::RemoteInvalidRequest)]);
+        assert!(pair.b.memory.load_u64(0) < 2, "the second is not executed");
+    }
 }
 
 #[test]
@@ -177,6 +189,21 @@ fn silent_peer_ends_in_retry_exceeded_after_all_retries() {
         assert_eq!(pair.now - begin, (u64::from(retry_cnt) + 1) * (4096 << timeout));
         assert_eq!(pair.a.counters().retransmits, u64::from(retry_cnt));
     }
+}
+
+#[test]
+fn peer_that_misses_the_same_packet_of_each_try_ends_in_retry_exceeded() {
+    let mut pair = Pair::new();
+    let [_, second, _] = three_frames(&mut pair);
+    pair.b.receive(pair.now, &second);
+    let nak = pair.b.frame(pair.now).expect("a NAK");
+    for _try in 0..8 {
+        assert_eq!(pair.a.completions(), []);
+        pair.a.receive(pair.now, &nak);
+        while pair.a.frame(pair.now).is_some() {}
+    }
+    assert_eq!((pair.a.completions(), pair.a.state()), (vec![(1, Status::RetryExceeded)], QpState::Err));
+    assert_eq!((pair.a.counters().naks_rx, pair.a.counters().timeouts), ([8, 0, 0, 0], 0));
 }
 
 /// The wire loses all of each try but the first packet: more tries than there are retries.
@@ -257,6 +284,20 @@ fn peer_without_a_receive_is_asked_again_after_its_time() {
     pair.finish();
     assert_eq!((pair.a.completions(), pair.b.completions()), (vec![(1, Status::Success)], vec![(2, Status::Success)]));
     assert_eq!((pair.a.counters().rnr_naks_rx, pair.b.counters().rnr_naks_tx), (1, 1));
+}
+
+#[test]
+fn write_whose_immediate_finds_no_receive_writes_nothing_until_there_is_one() {
+    let mut pair = Pair::new();
+    pair.a.memory.write(0, &[3; 8]);
+    let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+    pair.a.post(1, SendOperation::WriteImm(remote, [0; 4]), sge);
+    pair.run();
+    assert_eq!((pair.b.counters().rnr_naks_tx, pair.b.bytes(0, 8)), (1, vec![0; 8]));
+    pair.b.post_recv(2, 100, 0);
+    pair.finish();
+    assert_eq!((pair.a.completions(), pair.b.completions()), (vec![(1, Status::Success)], vec![(2, Status::Success)]));
+    assert_eq!(pair.b.bytes(0, 8), [3; 8]);
 }
 
 #[test]
@@ -410,6 +451,22 @@ fn memory_that_goes_away_while_it_is_read_is_refused() {
     pair.finish();
     assert_eq!(pair.a.completions(), [(1, Status::RemoteAccess)]);
     assert_eq!(pair.b.device.next_event(), Some(Event::QpAccessError(pair.b.qp)));
+}
+
+#[test]
+fn own_memory_that_goes_away_before_its_answer_comes_fails_the_request_here_alone() {
+    for operation in [SendOperation::Read, |remote| SendOperation::FetchAdd { remote, add: 1 }] {
+        let mut pair = Pair::new();
+        pair.b.memory.write(0, &[7; 8]);
+        let (sge, remote, mr) = (pair.a.sge(0, 8), pair.b.remote(0), pair.a.mr.handle);
+        pair.a.post(1, operation(remote), sge);
+        let request = pair.a.frame(pair.now).unwrap();
+        pair.a.device.deregister(mr).unwrap();
+        pair.b.receive(pair.now, &request);
+        pair.run();
+        assert_eq!((pair.a.completions(), pair.a.state()), (vec![(1, Status::LocalProtection)], QpState::Err));
+        assert_eq!((pair.a.bytes(0, 8), pair.b.state()), (vec![0; 8], QpState::Rts));
+    }
 }
 
 #[test]
@@ -623,5 +680,45 @@ fn answer_that_does_not_fit_its_request_is_a_bad_response() {
         seal(&mut answer, |_| ());
         pair.a.receive(pair.now, &answer);
         assert_eq!(pair.a.completions(), [(1, Status::BadResponse)]);
+    }
+}
+
+#[test]
+fn answer_of_another_kind_of_request_is_a_bad_response() {
+    const READ_ONLY: u8 = 0x10;
+    const ATOMIC: u8 = 0x12;
+    for (operation, answered_as) in [
+        (SendOperation::Read as fn(Remote) -> SendOperation, ATOMIC),
+        (|remote| SendOperation::FetchAdd { remote, add: 1 }, READ_ONLY),
+    ] {
+        let mut pair = Pair::new();
+        let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+        pair.a.post(1, operation(remote), sge);
+        let request = pair.a.frame(pair.now).unwrap();
+        pair.b.receive(pair.now, &request);
+        let mut answer = pair.b.frame(pair.now).unwrap();
+        // Both have an AETH and eight bytes.
+        seal(&mut answer, |frame| frame[42] = answered_as);
+        pair.a.receive(pair.now, &answer);
+        assert_eq!(pair.a.completions(), [(1, Status::BadResponse)]);
+    }
+}
+
+/// A NAK of reliable datagrams, and syndromes that are kept for later.
+#[test]
+fn syndrome_that_means_nothing_here_completes_and_fails_nothing() {
+    for syndrome in [0x64, 0x65, 0x7f, 0x40, 0x5f, 0x80, 0xff] {
+        let mut pair = Pair::new();
+        let (sge, remote) = (pair.a.sge(0, 8), pair.b.remote(0));
+        pair.a.post(1, SendOperation::Write(remote), sge);
+        let request = pair.a.frame(pair.now).unwrap();
+        pair.b.receive(pair.now, &request);
+        let mut answer = pair.b.frame(pair.now).unwrap();
+        seal(&mut answer, |frame| frame[54] = syndrome);
+        pair.a.receive(pair.now, &answer);
+        assert_eq!((pair.a.completions(), pair.a.state()), (vec![], QpState::Rts), "{syndrome:#x}");
+        assert_eq!((pair.a.counters().stale_responses, pair.a.counters().naks_rx), (1, [0; 4]), "{syndrome:#x}");
+        pair.finish();
+        assert_eq!(pair.a.completions(), [(1, Status::Success)], "{syndrome:#x}: by the next try");
     }
 }
