@@ -102,10 +102,14 @@ impl Hca {
 
     /// Does the due work, for at most `budget` frames in each direction. Returns the number of
     /// frames moved, WQEs taken and CQEs written: 0 means that there was no work.
+    ///
+    /// Frames are received first, so that what they ask for is answered in the same step: a client
+    /// that sees a message complete may destroy its QP before the next one, and its peer is still
+    /// to hear that the message arrived.
     pub fn step(&mut self, budget: usize, environment: &mut Environment<'_>) -> usize {
         self.watch_link(environment)
-            + self.send(budget, environment)
             + self.receive_some(budget, environment)
+            + self.send(budget, environment)
             + self.cqs.end_step(&mut self.chance, &mut self.counters, environment)
     }
 

@@ -129,6 +129,20 @@ fn datagram_names_its_sender_and_has_room_for_a_header() {
 }
 
 #[test]
+fn message_is_acknowledged_though_who_sees_it_ends_its_queue_pair_at_once() {
+    let mut rig = Rig::new(Service::Rc);
+    rig.there.post_receive(0, 1024);
+    rig.here.post(opcode::SEND, 0, &rig.here.pointer(0, 600));
+    rig.here.settle(&rig.clock);
+    while rig.there.poll().is_none() {
+        assert!(rig.there.step(&rig.clock) > 0, "the message does not arrive");
+    }
+    rig.there.hca.destroy_qp(rig.there.qp).unwrap();
+    rig.settle();
+    assert_eq!(rig.here.poll_all(), [sent(opcode::SEND, 600)]);
+}
+
+#[test]
 fn peer_without_a_receive_request_is_asked_again_until_it_has_one() {
     let mut rig = Rig::new(Service::Rc);
     rig.here.post(opcode::SEND, 0, &rig.here.pointer(0, 600));
