@@ -819,7 +819,8 @@ fn nginx_that_reloads_again_and_again_loses_no_request() {
         let line = said.lines().find(|line| line.starts_with(name))?;
         line.split_whitespace().last()?.parse().ok()
     };
-    assert!(count("Complete requests:") > Some(10) && count("Failed requests:") == Some(0), "{said}");
+    let (complete, failed) = (count("Complete requests:"), count("Failed requests:"));
+    assert!(complete > Some(10) && failed == Some(0), "{complete:?} complete, {failed:?} failed\n{said}");
     assert_eq!(received_by_kernel(&rig.wire, "Tcp:", "PassiveOpens"), 0, "connections that the kernel accepted");
     assert_eq!(Command::new("kill").args(["-QUIT", &nginx.0.id().to_string()]).status().unwrap().code(), Some(0));
     wait_until("nginx ends", || nginx.0.try_wait().unwrap().is_some());

@@ -47,8 +47,17 @@ fn plays_the_same_on(wire: &Wire, program: &str) {
     let before = segments_received(&wire.near);
     let ours = run(wire, program, &[&peer]);
     let by_loopback = segments_received(&wire.near) - before;
-    assert_eq!(text(&kernel), text(&ours), "the kernel's (left) and ours (right)");
+    same_lines(&text(&kernel), &text(&ours));
     assert!(by_loopback < 30, "{by_loopback} segments went by the kernel: the program's sockets were not ours");
+}
+
+/// Shows the first line that differs, and the one before it: all of it would be cut in a log.
+#[track_caller]
+fn same_lines(kernel: &str, ours: &str) {
+    let (kernel, ours): (Vec<_>, Vec<_>) = (kernel.lines().collect(), ours.lines().collect());
+    let Some(at) = (0..kernel.len().max(ours.len())).find(|at| kernel.get(*at) != ours.get(*at)) else { return };
+    let before = at.checked_sub(1).map_or("", |before| kernel[before]);
+    panic!("line {at}, behind {before:?}: the kernel's is {:?}, ours {:?}", kernel.get(at), ours.get(at));
 }
 
 /// Has the far kernel send ICMP errors without its limit of one a second.
