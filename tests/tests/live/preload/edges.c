@@ -180,10 +180,92 @@ static void backlog(void) {
     say("more", ready(listener, POLLIN, 0));
 }
 
+// At the far end: what `resets` asks for by its control connection, a byte for each. The window of
+// its streams is small, so that what fills them never arrives whole.
+static void peer_that_resets(void) {
+    int listener = socket_with(SOCK_STREAM, 1), room = 4096, stream = -1;
+    struct sockaddr_in address = at(own, 7004);
+    struct linger at_once = {1, 0};
+    setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+    bind(listener, (struct sockaddr *)&address, sizeof address);
+    listen(listener, 4);
+    for (int control;; close(control)) {
+        char asked;
+        control = accept(listener, NULL, NULL);
+        while (read(control, &asked, 1) == 1) {
+            if (asked == 'a') stream = accept(listener, NULL, NULL);
+            if (asked == 'f') shutdown(stream, SHUT_WR);
+            if (asked != 'r') continue;
+            setsockopt(stream, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+            close(stream);
+        }
+    }
+}
+
+// A stream in the state that these steps lead to: f, the peer's FIN; w, more data than the peer
+// has room for; s, our FIN. Behind such data ours is never acknowledged.
+static int stream_after(int control, const char *steps) {
+    static char bytes[65536];
+    int fd = call(7004);
+    write(control, "a", 1);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    for (; *steps; steps++) {
+        if (*steps == 'f') write(control, "f", 1), say("end", ready(fd, POLLRDHUP, 20000));
+        if (*steps == 'w') while (send(fd, bytes, sizeof bytes, 0) > 0);
+        if (*steps == 's') say("shutdown", shutdown(fd, SHUT_WR));
+    }
+    return fd;
+}
+
+static void say_error(int fd) {
+    int error = -1;
+    socklen_t len = sizeof error;
+    say("getsockopt", getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len));
+    printf("SO_ERROR: %s\n", strerrorname_np(error));
+}
+
+static void say_recv(int fd) {
+    char byte;
+    say("recv", recv(fd, &byte, 1, 0));
+}
+
+static void say_send(int fd) { say("send", send(fd, "x", 1, MSG_NOSIGNAL)); }
+
+static void say_name(int fd) {
+    struct sockaddr_in name;
+    socklen_t len = sizeof name;
+    say("getpeername", getpeername(fd, (struct sockaddr *)&name, &len));
+}
+
+// What a program sees of a reset in each state, by whichever call is the first.
+static void resets(void) {
+    static const char *const states[][2] = {
+        {"ESTABLISHED", ""}, {"ESTABLISHED, full", "w"}, {"FIN-WAIT-1", "ws"}, {"FIN-WAIT-2", "s"},
+        {"CLOSE-WAIT", "f"}, {"CLOSE-WAIT, full", "fw"}, {"CLOSING", "wsf"}, {"LAST-ACK", "fws"},
+    };
+    void (*const asks[])(int) = {say_error, say_recv, say_send, say_name};
+    int control = call(7004);
+    for (unsigned state = 0; state < sizeof states / sizeof *states; state++) {
+        for (unsigned first = 0; first < 4; first++) {
+            printf("-- %s\n", states[state][0]);
+            int fd = stream_after(control, states[state][1]);
+            write(control, "r", 1);
+            // Where both have ended, poll does not wait.
+            for (int turn = 0; turn < 20000 && !(ready(fd, 0, 20000) & POLLERR); turn++) usleep(1000);
+            say("reset", ready(fd, 0, 0));
+            for (unsigned idx = 0; idx < 8; idx++) asks[(first + idx) % 4](fd);
+            say("poll", ready(fd, POLLIN | POLLOUT | POLLRDHUP, 0));
+            close(fd);
+        }
+    }
+    close(control);
+}
+
 int main(int argc, char **argv) {
     const struct part parts[] = {
         {"hold", hold}, {"try", try}, {"datagrams", datagrams}, {"sends", sends},
-        {"lingers", lingers}, {"backlog", backlog},
+        {"lingers", lingers}, {"backlog", backlog}, {"resets", resets},
+        {"peer that resets", peer_that_resets},
     };
     own = peer = argv[2];
     return play(parts, sizeof parts / sizeof *parts, argv[1]);

@@ -155,6 +155,19 @@ fn close_of_a_stream_with_unsent_data_waits_resets_or_goes_on_as_on_the_kernel()
     assert!(by_the_kernel < 30, "{by_the_kernel} segments went by the kernel");
 }
 
+#[test]
+fn reset_is_seen_in_each_state_of_a_stream_as_on_the_kernel() {
+    let test = "reset_is_seen_in_each_state_of_a_stream_as_on_the_kernel";
+    let Some((_folder, program, wire)) = program(test) else { return };
+    let peer = THEIRS.to_string();
+    let _resets = Program::start(&wire.far, &program, &["peer that resets", &peer]);
+    wait_until("the peer listens", || is_listening(&wire.far, 7_004));
+    let (kernel, ours, by_the_kernel) = play_twice(&wire, &program, &["resets", &peer], || ());
+    assert_eq!(kernel, ours, "the kernel's (left) and ours (right)");
+    assert_eq!(ours.0.matches("ECONNRESET").count(), 24, "once each in all states but CLOSE-WAIT");
+    assert!(by_the_kernel < 30, "{by_the_kernel} segments went by the kernel");
+}
+
 /// Plays the callers of `backlog`: two for whom there is room, two for whom there is none, and one
 /// who waits until there is.
 fn callers(wire: &Wire, listener: &TcpListener) -> [Result<(), ErrorKind>; 2] {
