@@ -322,11 +322,155 @@ static void forced(void) {
     close(fd), close(stream);
 }
 
+static int nonblocking(void) { return socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0); }
+
+static int connected_to(int fd, const char *ip, int port) {
+    struct sockaddr_in address = at(ip, port);
+    say("connect", connect(fd, (void *)&address, sizeof address));
+    return fd;
+}
+
+static int new_one(void) { return socket(AF_INET, SOCK_STREAM, 0); }
+static int bound_one(void) { return bound(SOCK_STREAM, 0); }
+
+static int listening(void) {
+    int fd = bound(SOCK_STREAM, 0);
+    say("listen", listen(fd, 4));
+    return fd;
+}
+
+static int listened(void) {
+    int fd = listening();
+    say("shutdown", shutdown(fd, SHUT_RD));
+    return fd;
+}
+
+// Nobody answers there.
+static int in_progress(void) { return connected_to(nonblocking(), "10.98.0.1", 7000); }
+
+static int just_connected(void) {
+    int fd = connected_to(nonblocking(), peer, 7000);
+    say("poll", ready(fd, POLLOUT, 20000));
+    return fd;
+}
+
+static int established(void) { return connected_to(new_one(), peer, 7000); }
+
+static int refused(void) { return connected_to(new_one(), peer, 7999); }
+
+static int refused_later(void) {
+    int fd = connected_to(nonblocking(), peer, 7999);
+    say("poll", ready(fd, POLLOUT, 20000));
+    fcntl(fd, F_SETFL, 0);
+    return fd;
+}
+
+static int half_closed(void) {
+    int fd = connected_to(new_one(), peer, 7003);
+    say("shutdown", shutdown(fd, SHUT_WR));
+    return fd;
+}
+
+static int half_closed_by_the_peer(void) {
+    int fd = connected_to(new_one(), peer, 7001);
+    say("poll", ready(fd, POLLRDHUP, 20000));
+    return fd;
+}
+
+// Also the peer has acknowledged that it is.
+static int closed_by_both(void) {
+    int fd = half_closed_by_the_peer();
+    struct sockaddr_in name;
+    socklen_t len = sizeof name;
+    say("shutdown", shutdown(fd, SHUT_WR));
+    for (int turn = 0; turn < 20000 && getpeername(fd, (void *)&name, &len) == 0; turn++) usleep(1000);
+    return fd;
+}
+
+// The peer ends its side when it has seen our end.
+static int in_time_wait(void) {
+    int fd = established();
+    say("shutdown", shutdown(fd, SHUT_WR));
+    say("poll", ready(fd, 0, 20000));
+    return fd;
+}
+
+static int reset(void) {
+    int fd = half_closed_by_the_peer();
+    say("send", send(fd, "x", 1, 0));
+    say("poll", ready(fd, 0, 20000));
+    return fd;
+}
+
+static int reset_and_read(void) {
+    int fd = reset();
+    char byte;
+    say("recv", recv(fd, &byte, 1, 0));
+    return fd;
+}
+
+static int shut(void) {
+    int fd = new_one();
+    say("shutdown", shutdown(fd, SHUT_RDWR));
+    return fd;
+}
+
+static int dissolved(void) {
+    int fd = established();
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    say("dissolve", connect(fd, &none, sizeof none));
+    return fd;
+}
+
+static int dissolved_in_progress(void) {
+    int fd = in_progress();
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    say("dissolve", connect(fd, &none, sizeof none));
+    fcntl(fd, F_SETFL, 0);
+    return fd;
+}
+
+// Twice, and what the socket is then.
+static void say_connects(int (*make)(void), const char *state, int asks_at_first) {
+    struct sockaddr_in echo = at(peer, 7000), name = {0};
+    socklen_t len = sizeof name;
+    printf("-- %s\n", state);
+    int fd = make(), error = -1;
+    for (int turn = 0; turn < 2; turn++) {
+        len = sizeof error;
+        if (asks_at_first != turn) {
+            getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len);
+            printf("SO_ERROR: %d\n", error);
+        }
+        say("connect", connect(fd, (void *)&echo, sizeof echo));
+        say("poll", ready(fd, POLLIN | POLLOUT | POLLRDHUP, 0));
+    }
+    len = sizeof name;
+    say("getpeername", getpeername(fd, (void *)&name, &len));
+    printf("to %d\n", ntohs(name.sin_port));
+    say("send", send(fd, "echo", 4, MSG_NOSIGNAL | MSG_DONTWAIT));
+    close(fd);
+}
+
+static void connects(void) {
+    static const struct { const char *name; int (*make)(void); } states[] = {
+        {"new", new_one}, {"bound", bound_one}, {"listening", listening}, {"listened", listened},
+        {"in progress", in_progress}, {"just connected", just_connected}, {"established", established},
+        {"refused", refused}, {"refused later", refused_later}, {"half closed", half_closed},
+        {"half closed by the peer", half_closed_by_the_peer}, {"closed by both", closed_by_both},
+        {"in TIME-WAIT", in_time_wait}, {"reset", reset}, {"reset and read", reset_and_read}, {"shut", shut},
+        {"dissolved", dissolved}, {"dissolved in progress", dissolved_in_progress},
+    };
+    for (unsigned idx = 0; idx < sizeof states / sizeof *states; idx++)
+        for (int asks_at_first = 0; asks_at_first < 2; asks_at_first++)
+            say_connects(states[idx].make, states[idx].name, asks_at_first);
+}
+
 int main(int argc, char **argv) {
     static const struct part parts[] = {{"batches", batches}, {"flags", flags}, {"unsent", unsent},
                                         {"files", files}, {"sets", sets}, {"preclose", preclose},
                                         {"only-the-kernels", only_the_kernels}, {"appended", appended}, {"stamps", stamps},
-                                        {"forced", forced}};
+                                        {"connects", connects}, {"forced", forced}};
     peer = argv[1];
     return play(parts, sizeof parts / sizeof *parts, argv[2]);
 }
