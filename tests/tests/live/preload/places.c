@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -155,6 +156,132 @@ static void group(void) {
     close(fd);
 }
 
+// At the far end, until the test is over: calls for each byte of a control connection, by IPv4 or
+// by IPv6, and ends the call when it has its echo.
+static void calls_on_request(void) {
+    struct sockaddr_in own = at("0.0.0.0", 7003), address4 = at(peer, 7314);
+    struct sockaddr_in6 address6 = {.sin6_family = AF_INET6, .sin6_port = htons(7314)};
+    int server = socket(AF_INET, SOCK_STREAM, 0);
+    inet_pton(AF_INET6, "fd00:98::1", &address6.sin6_addr);
+    bind(server, (struct sockaddr *)&own, sizeof own);
+    listen(server, 8);
+    for (;;) {
+        int control = accept(server, NULL, NULL);
+        char family, bytes[4];
+        while (read(control, &family, 1) == 1) {
+            int fd = socket(family == '4' ? AF_INET : AF_INET6, SOCK_STREAM, 0);
+            if (family == '4') connect(fd, (struct sockaddr *)&address4, sizeof address4);
+            else connect(fd, (struct sockaddr *)&address6, sizeof address6);
+            write(fd, "ping", 4);
+            recv(fd, bytes, 4, MSG_WAITALL);
+            close(fd);
+        }
+        close(control);
+    }
+}
+
+static int control;
+
+static void say_end(const char *what, int (*ask)(int, struct sockaddr *, socklen_t *), int fd) {
+    struct sockaddr_in6 name = {0};
+    socklen_t len = sizeof name;
+    char text[INET6_ADDRSTRLEN];
+    int result = ask(fd, (struct sockaddr *)&name, &len);
+    printf("%s: %d, family %d, length %d, %s\n", what, result, name.sin6_family, len,
+           inet_ntop(AF_INET6, &name.sin6_addr, text, sizeof text));
+}
+
+static void takes_a_caller(int set, int listener, char family) {
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = 7};
+    struct sockaddr_in6 name = {0};
+    socklen_t len = sizeof name;
+    char text[INET6_ADDRSTRLEN], bytes[4];
+    int domain = 0;
+    write(control, &family, 1);
+    say_events(set);
+    int fd = accept(listener, (struct sockaddr *)&name, &len);
+    printf("accept: %d, family %d, length %d, %s\n", fd >= 0, name.sin6_family, len,
+           inet_ntop(AF_INET6, &name.sin6_addr, text, sizeof text));
+    say_end("getpeername", getpeername, fd);
+    say_end("getsockname", getsockname, fd);
+    len = sizeof domain;
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
+    printf("domain %d\n", domain);
+    say("epoll_ctl", epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+    say_events(set);
+    say("recv", recv(fd, bytes, 4, MSG_WAITALL));
+    printf("%.4s\n", bytes);
+    say("send", send(fd, bytes, 4, 0));
+    // It closes when it has its echo.
+    say_events(set);
+    say("recv", recv(fd, bytes, 4, 0));
+    close(fd);
+}
+
+static void listener_of_both(void) {
+    int fd = socket(AF_INET6, SOCK_STREAM, 0), set = epoll_create1(0), on = 1;
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_port = htons(7314)};
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = 8};
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    say("bind", bind(fd, (struct sockaddr *)&any, sizeof any));
+    say("listen", listen(fd, 8));
+    say("epoll_ctl", epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+    control = call(7003);
+    for (const char *each = "464664"; *each; each++) takes_a_caller(set, fd, *each);
+    close(control), close(fd), close(set);
+}
+
+static int reused(int port) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+    struct sockaddr_in address = at("0.0.0.0", port);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    say("bind", bind(fd, (struct sockaddr *)&address, sizeof address));
+    say("listen", listen(fd, 8));
+    return fd;
+}
+
+static int polled(int fd) {
+    struct pollfd entry = {fd, POLLIN, 0};
+    poll(&entry, 1, 10000);
+    return entry.revents;
+}
+
+// A listener whose program has no descriptor left: who has called waits until one is closed.
+static void no_descriptor(void) {
+    int fd = reused(7314), set = epoll_create1(0), held[64], count = 0, loopback = call_loopback(7314);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = 9};
+    struct rlimit few;
+    control = call(7003);
+    getrlimit(RLIMIT_NOFILE, &few);
+    rlim_t before = few.rlim_cur;
+    few.rlim_cur = 60;
+    say("setrlimit", setrlimit(RLIMIT_NOFILE, &few));
+    while (count < 64 && (held[count] = dup(0)) >= 0) count++;
+    say("dup", held[count]);
+    say("epoll_ctl", epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+    for (int by_the_wire = 0; by_the_wire < 2; by_the_wire++) {
+        char bytes[4];
+        if (by_the_wire) write(control, "4", 1);
+        for (int turn = 0; turn < 3; turn++) {
+            printf("poll: %x\n", polled(fd));
+            say_events(set);
+            say("accept", accept(fd, NULL, NULL));
+        }
+        close(held[--count]);
+        int accepted = accept(fd, NULL, NULL);
+        say("accept", accepted >= 0 ? 0 : -1);
+        if (!by_the_wire) write(loopback, "echo", 4);
+        say("recv", recv(accepted, bytes, 4, MSG_WAITALL));
+        say("send", send(accepted, bytes, 4, 0));
+        close(accepted);
+        held[count++] = dup(0);
+    }
+    few.rlim_cur = before;
+    setrlimit(RLIMIT_NOFILE, &few);
+    while (count) close(held[--count]);
+    close(loopback), close(control), close(fd), close(set);
+}
+
 int main(int count, char **arguments) {
     peer = arguments[1];
     struct part parts[] = {
@@ -166,6 +293,9 @@ int main(int count, char **arguments) {
         {"calls", calls},
         {"caller that resets", caller_that_resets},
         {"group", group},
+        {"calls on request", calls_on_request},
+        {"listener of both", listener_of_both},
+        {"no descriptor", no_descriptor},
     };
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use wirepath_tests::live::preload::{compile, echo, run, text, wire};
-use wirepath_tests::live::{FAR, OURS, Program, THEIRS, Wire};
+use wirepath_tests::live::preload::{compile, counter_of, echo, is_listening, run, text, wire};
+use wirepath_tests::live::{FAR, NEAR, OURS, Program, THEIRS, Wire, wait_until};
 
 /// Plays a part of the program on the kernel's sockets and under the library, which print the same,
 /// and returns it.
@@ -121,4 +121,46 @@ fn packet_info_of_a_group_has_the_interfaces_address() {
     });
     let Some(said) = said else { return };
     assert!(said.ends_with(&format!("interface 1, own {OURS}, to 239.7.7.7\n")), "{said}");
+}
+
+/// Plays a part whose listener is called by the far end when it asks for it, and counts the packets
+/// of IPv4 that the near kernel had in the run under the library.
+fn called_part(test: &str, name: &str) -> Option<(String, u64)> {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(test, "places.c", folder.path())?;
+    let wire = wire(test, &[])?;
+    for (place, interface, address) in [(&wire.near, NEAR, "fd00:98::1/64"), (&wire.far, FAR, "fd00:98::2/64")] {
+        // Namespaces of tests have no IPv6.
+        let disabled = format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6");
+        place.run(|| std::fs::write(disabled, "0")).unwrap();
+        place.ip(&["addr", "add", address, "dev", interface, "nodad"]).unwrap();
+    }
+    let _caller = Program::start(&wire.far, &program, &[&OURS.to_string(), "calls on request"]);
+    wait_until("the far end can be asked", || is_listening(&wire.far, 7_003));
+    let arguments = [&THEIRS.to_string(), name];
+    let kernel = text(&wire.near.command("timeout", &[&["60", &program], &arguments[..]].concat()).unwrap());
+    let before = counter_of(&wire.near, "Ip:", "InDelivers");
+    let said = text(&run(&wire, &program, &arguments));
+    let is_the_programs = |line: &&str| !line.starts_with("wirepath: no descriptor is left (EMFILE)");
+    let ours: String = said.split_inclusive('\n').filter(is_the_programs).collect();
+    assert_eq!(kernel, ours, "the kernel's (left) and ours (right)");
+    Some((ours, counter_of(&wire.near, "Ip:", "InDelivers") - before))
+}
+
+#[test]
+fn listener_of_both_families_has_a_caller_of_ipv6_beside_one_of_ipv4() {
+    let test = "listener_of_both_families_has_a_caller_of_ipv6_beside_one_of_ipv4";
+    let Some((said, by_the_kernel)) = called_part(test, "listener of both") else { return };
+    let names =
+        ["getpeername: 0, family 10, length 28, ::ffff:10.9.0.2", "getpeername: 0, family 10, length 28, fd00:98::2"];
+    assert_eq!(names.map(|name| said.matches(name).count()), [3, 3], "{said}");
+    assert_eq!(by_the_kernel, 0, "packets of IPv4 that the kernel had: {said}");
+}
+
+#[test]
+fn caller_waits_in_the_queue_while_accept_has_no_descriptor() {
+    let test = "caller_waits_in_the_queue_while_accept_has_no_descriptor";
+    let Some((said, _)) = called_part(test, "no descriptor") else { return };
+    assert_eq!(said.matches("accept: -1 EMFILE\n").count(), 6, "{said}");
+    assert_eq!(said.matches("accept: 0\nrecv: 4\nsend: 4\n").count(), 2, "{said}");
 }
