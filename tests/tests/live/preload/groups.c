@@ -270,6 +270,140 @@ static void lonely(const char *interface) {
     printf("reads: %ld\n", reads() - before);
 }
 
+// The two addresses of the far end, by the letters of the texts that it sends by them.
+static const char *const senders[] = {"10.9.0.2", "10.9.0.3"};
+enum { A = 1, B = 2, MARKER = 4, REQUESTS = 7010 };
+
+// The letters that come with this number, until those that are expected and the marker have come,
+// or one of them is lost. What comes by the kernel may be read behind the marker.
+static int letters_of(int fd, int number, int expected) {
+    char bytes[64], letter;
+    int letters = 0, got;
+    while ((letters & (expected | MARKER)) != (expected | MARKER)) {
+        int len = recv(fd, bytes, sizeof bytes - 1, 0);
+        if (len < 0) break;
+        bytes[len] = 0;
+        if (sscanf(bytes, "%c %d", &letter, &got) != 2 || got != number) continue;
+        letters |= letter == 'A' ? A : letter == 'B' ? B : MARKER;
+    }
+    return letters;
+}
+
+// Asks the far end for a datagram of each address to the group, and one to this socket behind them.
+// What was lost comes by the next request.
+static void comes(const char *what, int fd, int expected) {
+    static int number;
+    int letters = 0;
+    for (int turn = 0; turn < 20 && (letters & (expected | MARKER)) != (expected | MARKER); turn++) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", ++number);
+        send_to(fd, text, senders[0], REQUESTS);
+        letters |= letters_of(fd, number, expected);
+    }
+    printf("%s: of %s%s%s\n", what, letters & A ? "A" : "", letters & B ? "B" : "", letters & MARKER ? "" : " nothing");
+}
+
+static int source(int fd, int option, const char *group, const char *interface, int sender) {
+    struct ip_mreq_source request = {.imr_multiaddr = at(group, 0).sin_addr, .imr_interface = at(interface, 0).sin_addr,
+                                     .imr_sourceaddr = at(senders[sender == B], 0).sin_addr};
+    return setsockopt(fd, IPPROTO_IP, option, &request, sizeof request);
+}
+
+static int source_by_index(int fd, int option, const char *group, int sender) {
+    struct group_source_req request = {.gsr_interface = if_nametoindex("veth0")};
+    struct sockaddr_in of_group = at(group, 0), of_sender = at(senders[sender == B], 0);
+    memcpy(&request.gsr_group, &of_group, sizeof of_group);
+    memcpy(&request.gsr_source, &of_sender, sizeof of_sender);
+    return setsockopt(fd, IPPROTO_IP, option, &request, sizeof request);
+}
+
+static int set_filter(int fd, const char *group, const char *interface, int mode, int letters) {
+    char bytes[IP_MSFILTER_SIZE(2)] = {0};
+    struct ip_msfilter *filter = (void *)bytes;
+    filter->imsf_multiaddr = at(group, 0).sin_addr, filter->imsf_interface = at(interface, 0).sin_addr;
+    filter->imsf_fmode = mode;
+    for (int letter = A; letter <= B; letter++)
+        if (letters & letter) filter->imsf_slist[filter->imsf_numsrc++] = at(senders[letter == B], 0).sin_addr;
+    return setsockopt(fd, IPPROTO_IP, IP_MSFILTER, filter, IP_MSFILTER_SIZE(filter->imsf_numsrc));
+}
+
+static void say_filter(int fd, const char *group, const char *interface) {
+    char bytes[IP_MSFILTER_SIZE(4)] = {0};
+    struct ip_msfilter *filter = (void *)bytes;
+    socklen_t len = sizeof bytes;
+    filter->imsf_multiaddr = at(group, 0).sin_addr, filter->imsf_interface = at(interface, 0).sin_addr;
+    filter->imsf_numsrc = 4;
+    says("the filter", getsockopt(fd, IPPROTO_IP, IP_MSFILTER, filter, &len));
+    printf("mode %d, sources %d\n", filter->imsf_fmode, filter->imsf_numsrc);
+}
+
+static int listener_at(int port) {
+    int fd = open_socket();
+    struct timeval limit = {.tv_usec = 300000};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    says("bind", bind_to(fd, "0.0.0.0", port));
+    return fd;
+}
+
+// What each member has of two senders, while it changes which of them it wants.
+static void sources(const char *near) {
+    const char *group = "239.1.1.20";
+    int fd = listener_at(5030), other = listener_at(5031), off = 0;
+    says("IP_MULTICAST_ALL", setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof off));
+    comes("no member", fd, 0);
+
+    says("join A", source(fd, IP_ADD_SOURCE_MEMBERSHIP, group, near, A)), comes("A", fd, A);
+    says("join A again", source(fd, IP_ADD_SOURCE_MEMBERSHIP, group, near, A));
+    says("join any", member(fd, IP_ADD_MEMBERSHIP, group, near));
+    says("block B", source(fd, IP_BLOCK_SOURCE, group, near, B)), comes("A", fd, A);
+    says("join B", source(fd, IP_ADD_SOURCE_MEMBERSHIP, group, near, B)), comes("both", fd, A | B);
+    say_filter(fd, group, near);
+    says("leave A", source(fd, IP_DROP_SOURCE_MEMBERSHIP, group, near, A)), comes("B", fd, B);
+    says("leave A again", source(fd, IP_DROP_SOURCE_MEMBERSHIP, group, near, A));
+
+    says("join A elsewhere", source(other, IP_ADD_SOURCE_MEMBERSHIP, group, near, A));
+    comes("A elsewhere", other, A), comes("B", fd, B);
+    says("leave B", source(fd, IP_DROP_SOURCE_MEMBERSHIP, group, near, B)), comes("none", fd, 0);
+    comes("A elsewhere", other, A);
+    says("leave A elsewhere", source(other, IP_DROP_SOURCE_MEMBERSHIP, group, near, A));
+
+    says("join", member(fd, IP_ADD_MEMBERSHIP, group, near)), comes("both", fd, A | B);
+    says("block A", source(fd, IP_BLOCK_SOURCE, group, near, A)), comes("B", fd, B);
+    says("block A again", source(fd, IP_BLOCK_SOURCE, group, near, A));
+    say_filter(fd, group, near);
+    says("block B", source(fd, IP_BLOCK_SOURCE, group, near, B)), comes("none", fd, 0);
+    says("unblock A", source(fd, IP_UNBLOCK_SOURCE, group, near, A)), comes("A", fd, A);
+    says("unblock A again", source(fd, IP_UNBLOCK_SOURCE, group, near, A));
+    says("unblock B", source(fd, IP_UNBLOCK_SOURCE, group, near, B)), comes("both", fd, A | B);
+    // Who is no member hears what another of the host is a member of.
+    comes("by another's", other, A | B);
+
+    says("only B", set_filter(fd, group, near, MCAST_INCLUDE, B)), comes("B", fd, B);
+    say_filter(fd, group, near);
+    says("all but B", set_filter(fd, group, near, MCAST_EXCLUDE, B)), comes("A", fd, A);
+    say_filter(fd, group, near);
+    says("all but both", set_filter(fd, group, near, MCAST_EXCLUDE, A | B)), comes("none", fd, 0);
+    says("only both", set_filter(fd, group, near, MCAST_INCLUDE, A | B)), comes("both", fd, A | B);
+    says("all", set_filter(fd, group, near, MCAST_EXCLUDE, 0)), comes("both", fd, A | B);
+    // Of a member who blocks nobody it makes one of this source alone.
+    says("join A", source(fd, IP_ADD_SOURCE_MEMBERSHIP, group, near, A)), comes("A", fd, A);
+    says("only nobody", set_filter(fd, group, near, MCAST_INCLUDE, 0)), comes("none", fd, 0);
+    says("leave", member(fd, IP_DROP_MEMBERSHIP, group, near));
+
+    says("join A by its index", source_by_index(fd, MCAST_JOIN_SOURCE_GROUP, group, A)), comes("A", fd, A);
+    says("leave A by its index", source_by_index(fd, MCAST_LEAVE_SOURCE_GROUP, group, A)), comes("none", fd, 0);
+    says("join", member(fd, IP_ADD_MEMBERSHIP, group, near));
+    says("block A by its index", source_by_index(fd, MCAST_BLOCK_SOURCE, group, A)), comes("B", fd, B);
+    says("unblock A by its index", source_by_index(fd, MCAST_UNBLOCK_SOURCE, group, A)), comes("both", fd, A | B);
+    says("leave", member(fd, IP_DROP_MEMBERSHIP, group, near)), comes("none", fd, 0);
+
+    int early = open_socket();
+    struct timeval limit = {.tv_usec = 300000};
+    setsockopt(early, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    says("join A before bind", source(early, IP_ADD_SOURCE_MEMBERSHIP, group, near, A));
+    says("bind", bind_to(early, "0.0.0.0", 5032)), comes("A", early, A);
+}
+
 int main(int count, char **words) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (count < 3) return 2;
@@ -280,6 +414,7 @@ int main(int count, char **words) {
     else if (!strcmp(words[1], "receive")) receive(words[2], words[3]);
     else if (!strcmp(words[1], "aimed")) aimed(words[2], words[3]);
     else if (!strcmp(words[1], "corks")) corks(words[2]);
+    else if (!strcmp(words[1], "sources")) sources(words[2]);
     else if (!strcmp(words[1], "lonely")) lonely(words[2]);
     else if (!strcmp(words[1], "transmit")) transmit(words[2], words[3]);
     return 0;

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use wirepath_tests::live::preload::{compile, echo, run, start, text, wire};
-use wirepath_tests::live::{NEAR, OURS, Program, THEIRS, Wire, has_program, wait_until};
+use wirepath_tests::live::{FAR, NEAR, OURS, Program, THEIRS, Wire, has_program, wait_until};
 use wirepath_tests::netns::Namespace;
 
 /// A second interface of the near end, which stays the kernel's, and the addresses of its ends.
@@ -173,6 +173,44 @@ fn each_member_of_the_program_hears_its_own_datagram_once() {
         assert_eq!(kernel, ours, "the kernel's (left) and ours (right)");
         assert!(ours.contains("heard three\nheard four\nmore: 0 2\n"), "{ours}");
     }
+}
+
+/// Sends a datagram from each of two addresses of the far end to a group, at the port of whoever
+/// asks for it, and then one to that socket itself.
+fn send_by_two_addresses_on_request(wire: &Wire) {
+    const OTHER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 3);
+    wire.far.ip(&["addr", "add", &format!("{OTHER}/24"), "dev", FAR]).unwrap();
+    let requests = wire.socket((THEIRS, 7_010));
+    requests.set_read_timeout(None).unwrap();
+    let senders = [(THEIRS, 'A'), (OTHER, 'B')].map(|(address, letter)| (wire.socket((address, 0)), letter));
+    thread::spawn(move || {
+        let mut bytes = [0; 16];
+        while let Ok((len, from)) = requests.recv_from(&mut bytes) {
+            let number = String::from_utf8_lossy(&bytes[..len]).into_owned();
+            for (sender, letter) in &senders {
+                let _ = sender.send_to(format!("{letter} {number}").as_bytes(), ("239.1.1.20", from.port()));
+            }
+            let _ = requests.send_to(format!("M {number}").as_bytes(), from);
+        }
+    });
+}
+
+#[test]
+fn member_has_what_the_sources_that_it_wants_send_as_on_the_kernel() {
+    let test = "member_has_what_the_sources_that_it_wants_send_as_on_the_kernel";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(test, &folder) else { return };
+    let Some(wire) = routed(test, &[]) else { return };
+    send_by_two_addresses_on_request(&wire);
+    let arguments = ["sources", &OURS.to_string()];
+    let kernel = text(&wire.near.command(&program, &arguments).unwrap());
+    let before = read_from_kernel(&wire);
+    let ours = text(&run(&wire, &program, &arguments));
+    assert_eq!(kernel, ours, "the kernel's (left) and ours (right)");
+    assert!(!ours.contains("nothing") && ours.contains("block A: ok\nB: of B\n"), "{ours}");
+    // Who is no member itself hears the group by the kernel.
+    let by_the_kernel = read_from_kernel(&wire) - before;
+    assert!((1..30).contains(&by_the_kernel), "{by_the_kernel} datagrams came by the kernel: {ours}");
 }
 
 /// Waits until a program of a namespace is a member of the group, which its kernel knows, also
