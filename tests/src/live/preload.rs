@@ -111,6 +111,20 @@ pub fn segments_received(namespace: &Namespace) -> u64 {
     counter_of(namespace, "Tcp:", "InSegs")
 }
 
+/// Datagrams and segments that a kernel has received and sent.
+///
+/// # Panics
+/// If the kernel's table does not have the format that it has had since Linux 2.
+pub fn carried_by_kernel(namespace: &Namespace) -> u64 {
+    [("Udp:", "InDatagrams"), ("Udp:", "OutDatagrams"), ("Tcp:", "InSegs"), ("Tcp:", "OutSegs")]
+        .map(|(protocol, counter)| counter_of(namespace, protocol, counter))
+        .iter()
+        .sum()
+}
+
+/// What a program's peer may say to the kernel once the program has ended.
+pub const LAST_WORDS: u64 = 30;
+
 /// A counter of a kernel: a line and a name of `/proc/net/snmp`.
 ///
 /// # Panics

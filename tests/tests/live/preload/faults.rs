@@ -62,6 +62,7 @@ fn server_answers_while_gdb_attaches_and_after_it() {
     let Some(wire) = wire(test, &["memcached", "gdb"]) else { return };
     let memcached = memcached(&wire);
     let mut sockets = connections(&wire, 10);
+    let before = segments_received(&wire.near);
     let process = memcached.id().to_string();
     for _ in 0..3 {
         let looked = Command::new("gdb")
@@ -77,6 +78,7 @@ fn server_answers_while_gdb_attaches_and_after_it() {
         assert!(said.contains("Thread "), "{said}");
         sockets.iter_mut().for_each(answers);
     }
+    assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
 }
 
 #[test]
@@ -85,6 +87,7 @@ fn server_answers_while_strace_follows_its_calls() {
     let Some(wire) = wire(test, &["memcached", "strace"]) else { return };
     let memcached = memcached(&wire);
     let mut sockets = connections(&wire, 10);
+    let before = segments_received(&wire.near);
     let folder = tempfile::tempdir().unwrap();
     let (trace, process) = (folder.path().join("trace"), memcached.id().to_string());
     let is_traced = || {
@@ -108,6 +111,7 @@ fn server_answers_while_strace_follows_its_calls() {
         assert!(!is_traced());
         sockets.iter_mut().for_each(answers);
     }
+    assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
 }
 
 /// The library of Debian's libjemalloc2.
@@ -203,9 +207,11 @@ fn stopped_server_goes_on() {
     let Some(wire) = wire(test, &["memcached"]) else { return };
     let memcached = memcached(&wire);
     let mut sockets = connections(&wire, 10);
+    let before = segments_received(&wire.near);
     for signal in ["-STOP", "-CONT"].repeat(5) {
         let sent = Command::new("kill").args([signal, &memcached.id().to_string()]).status();
         assert!(sent.unwrap().success());
     }
     sockets.iter_mut().for_each(answers);
+    assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
 }

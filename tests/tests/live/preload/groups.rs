@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use wirepath_tests::live::preload::{compile, echo, run, start, text, wire};
+use wirepath_tests::live::preload::{LAST_WORDS, carried_by_kernel, compile, counter_of, echo, run, start, text, wire};
 use wirepath_tests::live::{FAR, NEAR, OURS, Program, THEIRS, Wire, has_program, wait_until};
 use wirepath_tests::netns::Namespace;
 
@@ -66,9 +66,7 @@ fn groups_of_two_interfaces_arrive_at_one_socket_whenever_they_were_joined() {
 
 /// Datagrams that programs of the near end have read from its kernel's sockets.
 fn read_from_kernel(wire: &Wire) -> u64 {
-    let table = wire.near.run(|| std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
-    let line = table.lines().filter(|line| line.starts_with("Udp:")).nth(1).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    counter_of(&wire.near, "Udp:", "InDatagrams")
 }
 
 #[test]
@@ -249,6 +247,12 @@ fn routed(test: &str, programs: &[&str]) -> Option<Wire> {
 
 const GROUP: &str = "239.2.2.2";
 
+/// The near kernel has carried next to nothing since the wire was made.
+fn stays_with_ours(wire: &Wire) {
+    let carried = carried_by_kernel(&wire.near);
+    assert!(carried < LAST_WORDS, "the kernel carried {carried} of the packets");
+}
+
 #[test]
 fn sockperf_measures_multicast_as_a_client_and_as_a_server_of_ours() {
     let test = "sockperf_measures_multicast_as_a_client_and_as_a_server_of_ours";
@@ -270,6 +274,7 @@ fn sockperf_measures_multicast_as_a_client_and_as_a_server_of_ours() {
         };
         let served = server.interrupt();
         assert!(said.contains("dropped messages = 0; # duplicated messages = 0"), "{said}\n{served}");
+        stays_with_ours(&wire);
     }
 }
 
@@ -295,6 +300,7 @@ fn iperf_2_sends_and_receives_multicast() {
         let served = server.interrupt();
         assert!(said.contains("Sent "), "{said}\n{served}");
         assert!(served.contains("(0%)"), "{said}\n{served}");
+        stays_with_ours(&wire);
     }
 }
 

@@ -5,7 +5,7 @@
 use std::env;
 
 use wirepath_tests::live::THEIRS;
-use wirepath_tests::live::preload::{compile, echo, run, text, wire};
+use wirepath_tests::live::preload::{LAST_WORDS, compile, echo, run, segments_received, text, wire};
 
 /// The lines of both that differ, but for those where libc itself fails on the kernel's.
 fn differences(kernel: &str, ours: &str) -> String {
@@ -22,11 +22,14 @@ fn plays_the_same(test: &str, way: &str, name: &str, usual: &str) {
     let (peer, seed, count) = (THEIRS.to_string(), of("SEED", "1"), of(name, usual));
     let arguments = [peer.as_str(), way, &seed, &count];
     let kernel = text(&wire.near.command(&program, &arguments).unwrap());
+    let before = segments_received(&wire.near);
     let ours = text(&run(&wire, &program, &arguments));
+    let segments = segments_received(&wire.near) - before;
     assert!(kernel.lines().count() > 100, "{kernel}");
     assert_eq!(kernel.lines().count(), ours.lines().count(), "ours ended early: {:?}", ours.lines().last());
     let differences = differences(&kernel, &ours);
     assert!(differences.is_empty(), "{differences}");
+    assert!(segments < LAST_WORDS, "{segments} segments went by the kernel: the program's sockets were not ours");
 }
 
 #[test]

@@ -20,8 +20,8 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::thread;
 
 use wirepath_tests::live::preload::{
-    call, compile, compile_with, counter_of, descriptors, echo, is_listening, run, segments_received, start, text,
-    under_library, until_it_listens, wire,
+    LAST_WORDS, call, carried_by_kernel, compile, compile_with, counter_of, descriptors, echo, is_listening, run,
+    segments_received, start, text, under_library, until_it_listens, wire,
 };
 use wirepath_tests::live::{OURS, Program, THEIRS, Wire, wait_until};
 use wirepath_tests::netns::Namespace;
@@ -48,7 +48,7 @@ fn plays_the_same_on(wire: &Wire, program: &str) {
     let ours = run(wire, program, &[&peer]);
     let by_loopback = segments_received(&wire.near) - before;
     same_lines(&text(&kernel), &text(&ours));
-    assert!(by_loopback < 30, "{by_loopback} segments went by the kernel: the program's sockets were not ours");
+    assert!(by_loopback < LAST_WORDS, "{by_loopback} segments went by the kernel: the program's sockets were not ours");
 }
 
 /// Shows the first line that differs, and the one before it: all of it would be cut in a log.
@@ -347,12 +347,14 @@ fn redis_answers_over_the_wire_and_by_loopback_and_saves_in_a_child() {
         let arguments = [&["-h", &host, "-p", "6400"], words].concat();
         text(&from.command("redis-cli", &arguments).unwrap()).trim().to_owned()
     };
+    let before = segments_received(&wire.near);
     assert_eq!(ask(&wire.far, OURS, &["set", "price", "101"]), "OK");
     assert_eq!(ask(&wire.far, OURS, &["get", "price"]), "101");
-    assert_eq!(ask(&wire.near, Ipv4Addr::LOCALHOST, &["get", "price"]), "101");
     assert_eq!(ask(&wire.far, OURS, &["bgsave"]), "Background saving started");
     wait_until("the child has saved", || ask(&wire.far, OURS, &["info", "persistence"]).contains("rdb_saves:1"));
     assert_eq!(ask(&wire.far, OURS, &["get", "price"]), "101");
+    assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
+    assert_eq!(ask(&wire.near, Ipv4Addr::LOCALHOST, &["get", "price"]), "101");
     let said = redis.interrupt();
     assert!(said.contains("bye bye"), "{said}");
 }
@@ -403,10 +405,12 @@ fn nginx_with_a_worker_process_serves_files() {
     let fetch = || wire.far.command("curl", &["--silent", "--max-time", "30", &url]).unwrap();
     // It listens before it forks, and its worker begins to accept a while later.
     wait_until("its worker serves", || fetch().status.success());
+    let before = segments_received(&wire.near);
     for _ in 0..3 {
         let output = fetch();
         assert!(output.stdout == page.as_bytes(), "{} of {} bytes", output.stdout.len(), page.len());
     }
+    assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
     // Its workers end with it.
     nginx.interrupt();
 }
@@ -417,12 +421,13 @@ fn iperf3_sends_both_ways_as_a_server_of_ours() {
     let Some(wire) = wire(test, &["iperf3"]) else { return };
     let _server = start(&wire, "iperf3", &["--server"]);
     until_it_listens(&wire, 5_201);
-    let host = OURS.to_string();
+    let (before, host) = (segments_received(&wire.near), OURS.to_string());
     for options in [&["--bytes", "20M"][..], &["--bytes", "20M", "--reverse", "--parallel", "4"]] {
         let arguments = [&["--client", &host], options].concat();
         let output = wire.far.command("iperf3", &arguments).unwrap();
         assert!(output.status.success() && text(&output).contains("iperf Done"), "{options:?}: {}", text(&output));
     }
+    assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
 }
 
 #[test]
@@ -437,6 +442,7 @@ fn sockperf_plays_ping_pong_by_select_poll_and_epoll() {
         std::fs::write(&feed, format!("U:{OURS}:{port}\nT:{OURS}:{}\n", port + 1)).unwrap();
         let server = start(&wire, "sockperf", &["server", "-f", feed.to_str().unwrap(), "-F", way]);
         until_it_listens(&wire, port + 1);
+        let before = carried_by_kernel(&wire.near);
         for (port, protocol) in [(port, None), (port + 1, Some("--tcp"))] {
             let port = port.to_string();
             let plays = |seconds| {
@@ -449,6 +455,7 @@ fn sockperf_plays_ping_pong_by_select_poll_and_epoll() {
             let output = ["1", "4", "16"].into_iter().map(plays).find(has_some).unwrap_or_default();
             assert!(output.contains("dropped messages = 0;"), "{way} {protocol:?}: {output}");
         }
+        assert_eq!(carried_by_kernel(&wire.near), before, "{way}: packets that the kernel carried");
         let said = server.interrupt();
         assert!(said.contains("Test end"), "{way}: {said}");
     }
@@ -468,11 +475,12 @@ fn thousand_connections_that_come_and_go_leave_no_descriptor_behind() {
         assert!(line.starts_with("VERSION"), "{line}");
     };
     version();
-    let before = descriptors(memcached.id());
+    let (before, segments) = (descriptors(memcached.id()), segments_received(&wire.near));
     wire.far.run(|| (0..1_000).for_each(|_| drop(TcpStream::connect((OURS, 11_311)).unwrap())));
     // Each of its threads gets a descriptor to be woken by when it first sleeps.
     wait_until("all are closed", || descriptors(memcached.id()) <= before + 8);
     version();
+    assert_eq!(segments_received(&wire.near), segments, "segments that the kernel got");
 }
 
 /// Takes one connection, reads to its end, and sends all of it back.

@@ -6,10 +6,10 @@ use std::net::Ipv4Addr;
 use std::process::Output;
 
 use wirepath_tests::live::preload::{
-    counter_of, echo, is_listening, run, segments_received, start, text, under_library, until_it_listens, wire,
+    LAST_WORDS, carried_by_kernel, echo, is_listening, run, segments_received, start, text, under_library,
+    until_it_listens, wire,
 };
 use wirepath_tests::live::{FAR, OURS, Program, THEIRS, Wire, wait_until};
-use wirepath_tests::netns::Namespace;
 
 use wirepath_tests::live::programs::{Folder, ProcessGuard, fetch, is_echoed, runs, serve_pages};
 
@@ -149,6 +149,7 @@ fn python_asyncio_serves_asks_and_forks() {
     assert!(wire.near.command("mkfifo", &[fifo.to_str().unwrap()]).unwrap().status.success());
     let line = under_library(PYTHON, &[&program, &THEIRS.to_string(), &OURS.to_string()]).join(" ");
     let script = format!("exec {line} <> {} > {} 2>&1", fifo.display(), said.display());
+    let before = carried_by_kernel(&wire.near);
     let python = Program::start(&wire.near, "sh", &["-c", &script]);
     let said = || std::fs::read_to_string(&said).unwrap_or_default();
     wait_until("it serves", || {
@@ -159,6 +160,9 @@ fn python_asyncio_serves_asks_and_forks() {
     std::fs::write(&fifo, "\n").unwrap();
     python.finish();
     assert!(said().contains("all done"), "{}", said());
+    // The connection of a child is the kernel's.
+    let carried = carried_by_kernel(&wire.near) - before;
+    assert!(carried < LAST_WORDS, "the kernel carried {carried} of its packets");
 }
 
 /// Variants of a test, each short.
@@ -188,19 +192,20 @@ fn iperf3_as_a_client_of_ours_sends_and_receives_in_each_way() {
         is_done(options, &run(&wire, "iperf3", &[&["--client", &host], options].concat()));
     }
     // The peer may say last words once the client has ended.
-    assert!(segments_received(&wire.near) < before + 30, "the kernel got its segments");
+    assert!(segments_received(&wire.near) < before + LAST_WORDS, "the kernel got its segments");
 }
 
 #[test]
 fn iperf3_as_a_server_of_ours_serves_in_each_way() {
     let test = "iperf3_as_a_server_of_ours_serves_in_each_way";
     let Some(wire) = wire(test, &["iperf3"]) else { return };
-    let host = OURS.to_string();
+    let (before, host) = (carried_by_kernel(&wire.near), OURS.to_string());
     for options in IPERF3 {
         let _server = start(&wire, "iperf3", &ONE_TEST);
         wait_until("the server listens", || is_listening(&wire.near, 5_201));
         is_done(options, &wire.far.command("iperf3", &[&["--client", &host], options].concat()).unwrap());
     }
+    assert!(carried_by_kernel(&wire.near) < before + LAST_WORDS, "the kernel carried its packets");
 }
 
 #[test]
@@ -232,17 +237,6 @@ fn requests_of_wrk(said: &str) -> u64 {
     let line = said.lines().find(|line| line.contains("requests in")).unwrap_or_default();
     line.split_whitespace().next().and_then(|count| count.parse().ok()).unwrap_or(0)
 }
-
-/// Datagrams and segments that a kernel has received and sent.
-fn carried_by_kernel(namespace: &Namespace) -> u64 {
-    [("Udp:", "InDatagrams"), ("Udp:", "OutDatagrams"), ("Tcp:", "InSegs"), ("Tcp:", "OutSegs")]
-        .map(|(protocol, counter)| counter_of(namespace, protocol, counter))
-        .iter()
-        .sum()
-}
-
-/// What a program's peer may say to the kernel once the program has ended.
-const LAST_WORDS: u64 = 30;
 
 /// What sockperf says where answers came. Datagrams may be lost on a busy machine, by either end.
 const ANSWERED: &str = "[Total Run]";
