@@ -101,7 +101,7 @@ fanout: tools ## a day of market data to a consumer by nats-server, which is kil
 	@scripts/demo-fanout $(DEMO)
 
 .PHONY: sockets
-sockets: root tools ## as root: redis-server on wirepath in a namespace, redis-benchmark on the kernel in another, then both on the kernel
+sockets: root tools ## as root: redis-server on wirepath in a namespace, redis-benchmark on the kernel in another, then both on the kernel; ends with both figures, their ratio and the server's sockets
 	$(call want,ip,iproute2,for network namespaces,exit 2)
 	$(call want,redis-server,redis-server redis-tools,for the server and its benchmark,exit 2)
 	cargo build --profile demo -p wirepath-cli -p wirepath-preload

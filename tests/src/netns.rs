@@ -160,15 +160,33 @@ fn ip(arguments: &[&str]) -> Result<String, String> {
 fn remove_those_of_the_dead() {
     let Ok(entries) = fs::read_dir(DIRECTORY) else { return };
     for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
-        let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
-        if owner.is_some_and(is_dead) {
+        if owner(&name).is_some_and(is_dead) {
             let _ = ip(&["netns", "del", &name]);
         }
     }
+}
+
+/// The process that made a namespace, if a test did: others have names of other forms.
+fn owner(name: &str) -> Option<&str> {
+    let (process, _) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    process.bytes().all(|byte| byte.is_ascii_digit()).then_some(process)
 }
 
 /// Whether the process has ended. A process that was killed but not yet waited for is still listed,
 /// but runs no program.
 fn is_dead(pid: &str) -> bool {
     fs::read_link(Path::new("/proc").join(pid).join("exe")).is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::owner;
+
+    #[test]
+    fn namespace_that_no_test_made_has_no_owner() {
+        assert_eq!(owner("wirepath-4711-0"), Some("4711"));
+        for name in ["wirepath-demo-ours-4711", "wirepath-4711", "demo-ours-4711", "4711-0"] {
+            assert_eq!(owner(name), None, "{name}");
+        }
+    }
 }

@@ -358,3 +358,45 @@ fn frames_of_a_program_are_captured_on_its_queue() {
     assert_eq!(frames, [asked, answered].repeat(3));
     assert_eq!(running.end(), "");
 }
+
+/// The table of figures in the demo's output: what was measured, and its six numbers.
+fn figures(said: &str) -> Vec<(String, Vec<f64>)> {
+    let rows = said.lines().filter(|line| line.starts_with("SET ") || line.starts_with("GET "));
+    rows.map(|row| {
+        let words: Vec<&str> = row.split_whitespace().collect();
+        (words[..3].join(" "), words[3..].iter().map(|word| word.parse().unwrap()).collect())
+    })
+    .collect()
+}
+
+#[test]
+fn demo_ends_with_both_figures_and_the_sockets_of_a_server_that_is_asked() {
+    let test = "demo_ends_with_both_figures_and_the_sockets_of_a_server_that_is_asked";
+    if !["redis-server", "redis-benchmark"].iter().all(|program| has_program(test, program)) {
+        return;
+    }
+    // It says what this machine lacks for a wire; the demo makes its own.
+    if Wire::new(test).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for program in [Path::new(env!("CARGO_BIN_EXE_wirepath")), library()] {
+        std::os::unix::fs::symlink(program, folder.path().join(program.file_name().unwrap())).unwrap();
+    }
+    let mut demo = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/demo-sockets"));
+    let output = demo.arg(folder.path()).arg("500").env("WIREPATH_SHM", folder.path().join("shm")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+
+    let figures = figures(&said);
+    let measured: Vec<&str> = figures.iter().map(|(measured, _)| measured.as_str()).collect();
+    assert_eq!(measured, ["SET 1 1", "GET 1 1", "SET 50 1", "GET 50 1", "SET 50 16", "GET 50 16"], "{said}");
+    for (measured, numbers) in &figures {
+        let [rate, rate_of_kernel, ratio] = numbers[..3] else { panic!("{measured}: {said}") };
+        assert!(numbers.len() == 6 && (ratio - rate / rate_of_kernel).abs() < 0.02, "{measured}: {said}");
+    }
+    let whose = |state: &str, owner: &str| {
+        said.lines().filter(|line| line.contains(&format!(" {state} ")) && line.contains(&format!(" {owner} "))).count()
+    };
+    assert_eq!((whose("listen", "both"), whose("established", "wirepath")), (1, 5), "{said}");
+}
