@@ -402,9 +402,8 @@ fn place_helpers() -> Result<(), String> {
 }
 
 /// The engines that the environment asks for, or else the file of rules. Each has a queue of its
-/// own, and must get all frames of its sockets: a broker that passes frames on sees to that, and a
-/// ConnectX by its rules, but no other NIC, which spreads them by a hash. An address of our own is
-/// one engine's, which answers for it.
+/// own: over AF_XDP a broker's, because an interface has one program. An address of our own is one
+/// engine's, which answers for it.
 fn engines_of(port: &PortConfig, has_own_address: bool, by_rules: Option<usize>) -> Result<usize, String> {
     let (engines, whence) = match (variable(ENGINES), by_rules) {
         (Some(text), _) => match text.parse() {
@@ -423,8 +422,8 @@ fn engines_of(port: &PortConfig, has_own_address: bool, by_rules: Option<usize>)
              of them"
         )),
         _ => Err(format!(
-            "{whence} is {engines}, and each engine needs a queue of a broker that passes frames on: start the \
-             program by `wirepath run --engines {engines}`, or remove {whence}"
+            "{whence} is {engines}, and each engine needs a queue of a broker: start the program by `wirepath run \
+             --engines {engines}`, or remove {whence}"
         )),
     }
 }

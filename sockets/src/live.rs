@@ -143,12 +143,14 @@ type Claim = (u32, Interface, FlowSpec);
 
 /// The unicast ports of all stacks of this process. A NIC copies a frame to each queue that has a
 /// rule for it, as the members of a group need it; a port would be answered twice. A broker that
-/// passes frames on chooses one of the stacks.
+/// passes frames on chooses one of the stacks, and AF_XDP copies no frame: there each stack has the
+/// connections that come to its queue.
 static CLAIMED: LazyLock<Mutex<HashSet<Claim>>> = LazyLock::new(Mutex::default);
 
 impl<P: Steering> Live<P> {
     fn claim(&mut self, flow: &FlowSpec) -> Result<(), Errno> {
-        if flow.is_group() || flow.source_port.is_some() || self.port.hands_over() {
+        let is_shared = self.port.hands_over() || (flow.protocol == Protocol::TCP && self.port.shares_listeners());
+        if flow.is_group() || flow.source_port.is_some() || is_shared {
             return Ok(());
         }
         let claim = (process::id(), self.interface.clone(), flow.clone());
@@ -198,6 +200,10 @@ impl<P: Steering> Steering for Live<P> {
 
     fn hands_over(&self) -> bool {
         Steering::hands_over(&self.port)
+    }
+
+    fn shares_listeners(&self) -> bool {
+        Steering::shares_listeners(&self.port)
     }
 
     fn unsteered(&self) -> Option<String> {

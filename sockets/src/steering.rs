@@ -56,6 +56,12 @@ pub trait Steering {
         false
     }
 
+    /// Whether several stacks of a process may listen at one TCP port, each for the connections
+    /// whose frames come to it. By default where connections can go to another process.
+    fn shares_listeners(&self) -> bool {
+        self.hands_over()
+    }
+
     /// Why no frame will come any more although the interface exists, if that is so. May be a
     /// system call. By default not.
     fn why_ended(&self) -> Option<String> {
@@ -120,6 +126,10 @@ impl Steering for LivePort {
 
     fn hands_over(&self) -> bool {
         Self::hands_over(self)
+    }
+
+    fn shares_listeners(&self) -> bool {
+        Self::shares_listeners(self)
     }
 
     fn unsteered(&self) -> Option<String> {
@@ -300,6 +310,11 @@ impl Flows {
     /// Whether connections can go to other processes.
     pub(crate) fn hands_over(&self) -> bool {
         self.steering.hands_over()
+    }
+
+    /// Whether other stacks of the process may listen at the same port.
+    pub(crate) fn shares_listeners(&self) -> bool {
+        self.steering.shares_listeners()
     }
 
     /// Flows that were added or removed so far.

@@ -4,14 +4,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
 use wirepath_tests::live::preload::{call, compile, counter_of, echo, library, text, until_it_listens, wire};
-use wirepath_tests::live::{NEAR, THEIRS, TIMEOUT, Wire, has_program, wait_until};
+use wirepath_tests::live::{FAR, NEAR, OURS, THEIRS, TIMEOUT, Wire, has_program, wait_until};
 
 /// A wire, and the folder of a broker's socket and of the listings.
 struct Rig {
@@ -24,6 +24,35 @@ impl Rig {
         let wire = wire(test, &[])?;
         echo(&wire);
         Some(Self { wire, folder: tempfile::tempdir().unwrap() })
+    }
+
+    /// The same over a cable of two queues in each direction. Its far end chooses the queue of a
+    /// connection by a hash of its own, and by another one after a timeout, which no NIC does.
+    fn of_two_queues(test: &str) -> Option<Self> {
+        let wire = Wire::new(test)?;
+        let queues = "numtxqueues 2 numrxqueues 2";
+        wire.near.ip(&["link", "del", NEAR]).unwrap();
+        let pair = format!("link add {NEAR} {queues} type veth peer name {FAR} netns {} {queues}", wire.far.name());
+        wire.near.ip(&pair.split(' ').collect::<Vec<_>>()).unwrap();
+        for (end, name, address) in [(&wire.near, NEAR, OURS), (&wire.far, FAR, THEIRS)] {
+            end.ip(&["link", "set", name, "up"]).unwrap();
+            end.ip(&["addr", "add", &format!("{address}/24"), "dev", name]).unwrap();
+        }
+        wire.far.run(|| fs::write("/proc/sys/net/core/txrehash", "0")).unwrap();
+        echo(&wire);
+        Some(Self { wire, folder: tempfile::tempdir().unwrap() })
+    }
+
+    /// A broker at the path of [`command`](Self::command) that lends the queues of the NIC.
+    fn lend(&self) -> Ended {
+        let (socket, shm) = (self.folder.path().join("socket"), self.folder.path().join("shm"));
+        fs::create_dir_all(&shm).unwrap();
+        let mut broker = Command::new(env!("CARGO_BIN_EXE_wirepath"));
+        broker.args(["broker", "--interface", NEAR, "--uid", "0", "--socket"]).arg(&socket);
+        broker.env("WIREPATH_SHM", shm).stderr(Stdio::null());
+        let broker = Ended(self.wire.near.run(|| broker.spawn()).unwrap());
+        wait_until("the broker listens", || socket.exists());
+        broker
     }
 
     /// `wirepath run` of a program with so many engines.
@@ -215,15 +244,88 @@ fn memcached_with_four_threads_and_engines_answers_forty_connections() {
 }
 
 #[test]
-fn engines_without_a_broker_that_passes_frames_on_are_refused_in_a_sentence() {
-    let test = "engines_without_a_broker_that_passes_frames_on_are_refused_in_a_sentence";
+fn listener_has_callers_on_each_queue_that_a_broker_lends_to_its_engines() {
+    let test = "listener_has_callers_on_each_queue_that_a_broker_lends_to_its_engines";
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compile(test, "threads.c", directory.path()) else { return };
+    if !has_program(test, "python3") {
+        return;
+    }
+    let Some(rig) = Rig::of_two_queues(test) else { return };
+    let _broker = rig.lend();
+    let server = rig.start(2, &[&program, &THEIRS.to_string(), "sets"]);
+    until_it_listens(&rig.wire, 7_100);
+    wait_until("each engine listens", || rig.engines_of("listen") == (0..2).collect());
+    let sockets = served(&rig.wire, 7_100);
+    wait_until("connections live on both engines", || rig.engines_of("established") == (0..2).collect());
+    drop(sockets);
+    assert_eq!(counter_of(&rig.wire.near, "Tcp:", "PassiveOpens"), 0, "connections that the kernel accepted");
+    let said = ended(server);
+    let sentence =
+        "spreads frames over its queues, and the NIC steers none: each engine has the connections and datagrams";
+    assert_eq!(said.matches(sentence).count(), 1, "{said}");
+
+    two_listeners_at_one_port(&rig);
+}
+
+/// Two threads listen at one port. Before, the program has connected to the far end, whose answers
+/// come on either queue.
+const TWO_LISTENERS: &str = "\
+import socket, sys, threading
+def serve():
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    listener.bind(('', 7200))
+    listener.listen(64)
+    listen.wait()
+    while True: listener.accept()[0].sendall(b'word')
+listen = threading.Barrier(3)
+for number in range(8):
+    stream = socket.create_connection((sys.argv[1], 7000))
+    stream.sendall(b'word')
+    print(stream.recv(4).decode(), flush=True)
+for number in range(2): threading.Thread(target=serve, daemon=True).start()
+listen.wait()
+print('ready', flush=True)
+sys.stdin.read()
+";
+
+fn two_listeners_at_one_port(rig: &Rig) {
+    let mut program = rig.start(2, &["python3", "-c", TWO_LISTENERS, &THEIRS.to_string()]);
+    let said = BufReader::new(program.0.stdout.take().unwrap());
+    let lines: Vec<String> = said.lines().map_while(Result::ok).take(9).collect();
+    assert_eq!(lines, [&["word"; 8][..], &["ready"]].concat());
+    wait_until("each engine listens", || rig.engines_of("listen") == (0..2).collect());
+    for _ in 0..20 {
+        let mut word = [0; 4];
+        call(&rig.wire.far, 7_200).unwrap().read_exact(&mut word).unwrap();
+        assert_eq!(&word, b"word");
+    }
+    assert_eq!(counter_of(&rig.wire.near, "Tcp:", "PassiveOpens"), 0, "connections that the kernel accepted");
+    let said = ended(program);
+    let sentence = "its answers may come to another engine's queue: the NIC steers none";
+    assert_eq!(said.matches(sentence).count(), 1, "{said}");
+}
+
+/// What a program has said on standard error, which ends with its standard input.
+fn ended(mut program: Ended) -> String {
+    let mut said = String::new();
+    drop(program.0.stdin.take());
+    program.0.wait().unwrap();
+    program.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    said
+}
+
+#[test]
+fn engines_without_a_queue_each_are_refused_in_a_sentence() {
+    let test = "engines_without_a_queue_each_are_refused_in_a_sentence";
     let Some(rig) = Rig::new(test) else { return };
     // No broker at all.
     let mut command = Command::new("true");
     command.env("LD_PRELOAD", library()).env("WIREPATH_INTERFACE", NEAR).env("WIREPATH_ENGINES", "4");
     command.env("WIREPATH_POLICY", "refuse");
     let said = text(&rig.wire.near.run(|| command.output()).unwrap());
-    assert!(said.contains("each engine needs a queue of a broker that passes frames on"), "{said}");
+    assert!(said.contains("each engine needs a queue of a broker: start the program by"), "{said}");
     let rules = rig.folder.path().join("rules.toml");
     fs::write(&rules, "engines = 3\n").unwrap();
     let mut by_rules = Command::new("true");
@@ -231,14 +333,9 @@ fn engines_without_a_broker_that_passes_frames_on_are_refused_in_a_sentence() {
     by_rules.env("WIREPATH_POLICY", "refuse");
     let said = text(&rig.wire.near.run(|| by_rules.output()).unwrap());
     assert!(said.contains("engines in the file of rules is 3, and each engine needs a queue"), "{said}");
-    // One that lends the queues of the NIC.
-    let socket = rig.folder.path().join("lends");
-    fs::create_dir_all(rig.folder.path().join("shm")).unwrap();
-    let mut broker = Command::new(env!("CARGO_BIN_EXE_wirepath"));
-    broker.args(["broker", "--interface", NEAR, "--uid", "0", "--socket"]).arg(&socket);
-    broker.env("WIREPATH_SHM", rig.folder.path().join("shm")).stderr(Stdio::null());
-    let _broker = Ended(rig.wire.near.run(|| broker.spawn()).unwrap());
-    wait_until("the broker listens", || socket.exists());
+    // One that lends the queues of the NIC, which has one.
+    let _broker = rig.lend();
+    let socket = rig.folder.path().join("socket");
     let said = text(&rig.wire.near.run(|| command.env("WIREPATH_BROKER", &socket).output()).unwrap());
-    assert!(said.contains("start the broker with --forward, or omit --engines (WIREPATH_ENGINES) and"), "{said}");
+    assert!(said.contains("start the broker with --forward, or have the NIC use more queues"), "{said}");
 }

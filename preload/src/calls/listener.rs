@@ -9,8 +9,7 @@
 //! ```
 //!
 //! A listener with `SO_REUSEPORT` is on its own engine alone: such a program has one for each
-//! thread itself. So is each where no broker passes frames on, because a NIC brings the frames of a
-//! port to one engine.
+//! thread itself. So is each over a ConnectX, which brings the frames of a port to one engine.
 
 use core::ffi::c_int;
 use core::net::SocketAddrV4;
@@ -154,6 +153,9 @@ pub(super) const ELSEWHERE: &str = "another process has its port, and no broker 
 pub(super) const ANOTHER_ENGINE: &str =
     "another engine of this program has its port, and no broker passes frames on to both";
 
+/// The reason of a listener of a thread that listens when others have served callers already.
+const LATE_ENGINE: &str = "the kernel has connections at its port, which came to its engine's queue before it listened";
+
 /// Whether a listener may be passed to another process (`SCM_RIGHTS`), which shares its connections
 /// with this one then, or has them once this one closes it: where a broker passes frames on.
 /// Elsewhere all of them would go on coming here, and the other process would never get one.
@@ -238,6 +240,9 @@ fn begin_to_listen(engine: &mut Engine, file: FileId, twin: c_int, backlog: c_in
     if !offload::is_ours(engine, file, Traffic::TcpServer, local, None)? {
         return Ok(());
     }
+    if is_late_engines_listener(engine, twin) {
+        return keep(engine, file, LATE_ENGINE);
+    }
     let id = offload::take(engine, file, Some(local), true);
     match id.and_then(|id| engine.call(|sockets, cx| sockets.listen(id, backlog_of(backlog), cx))) {
         Err(error) if has_lost_interface(engine, file, error) => Ok(()),
@@ -249,9 +254,18 @@ fn begin_to_listen(engine: &mut Engine, file: FileId, twin: c_int, backlog: c_in
     }
 }
 
+/// Whether the kernel has accepted, for the listeners of other threads at this port, what came to
+/// the queue of this engine: it would be reset.
+fn is_late_engines_listener(engine: &mut Engine, twin: c_int) -> bool {
+    offload::is_engines_port(engine)
+        && sys::getsockopt_int(twin, libc::SOL_SOCKET, libc::SO_REUSEPORT) == Ok(1)
+        && has_kernels_connections(twin)
+}
+
 /// A listener for which the other engines listen too.
 struct Original<'a> {
-    is_forwarded: bool,
+    /// Others may listen at its port.
+    is_shared: bool,
     options: Options,
     local: SocketAddrV4,
     backlog: c_int,
@@ -267,7 +281,7 @@ fn replicate(file: FileId, backlog: c_int, watches: &[Watch]) {
         return;
     }
     let Some(original) = Original::of(file, backlog, watches) else { return };
-    if original.options.reuse_port || !original.is_forwarded {
+    if original.options.reuse_port || !original.is_shared {
         return;
     }
     let has = replicas_of(file);
@@ -295,10 +309,11 @@ impl<'a> Original<'a> {
             return None;
         };
         let guest = Guest { id: *id, fd, why, opened: *opened };
-        let known = engine
-            .look(|sockets| Ok((sockets.is_forwarded(), sockets.options(guest.id)?, sockets.local_addr(guest.id)?)));
-        let (is_forwarded, options, local) = known.ok()?;
-        Some(Self { is_forwarded, options, local, backlog, watches, guest })
+        let known = engine.look(|sockets| {
+            Ok((sockets.shares_listeners(), sockets.options(guest.id)?, sockets.local_addr(guest.id)?))
+        });
+        let (is_shared, options, local) = known.ok()?;
+        Some(Self { is_shared, options, local, backlog, watches, guest })
     }
 
     /// Has an engine listen for it; `None` if the engine cannot.

@@ -13,7 +13,7 @@ use sockets::rules::{Role, Traffic};
 use sockets::{Errno, Interest as Watched, Kind, Ready, Shutdown, SocketId, Stack, Trigger};
 use wirepath::pipeline::tcp::TcpConfig;
 use wirepath::proto::Resolution;
-use wirepath::worker::live::{LiveConfig, PortConfig};
+use wirepath::worker::live::LiveConfig;
 
 use crate::address::{self, Address, Family};
 use crate::calls::{epoll_twins, error_queue, groups, rights};
@@ -174,10 +174,18 @@ pub(crate) fn say_that_it_has_groups_alone(local: SocketAddrV4) -> &'static str 
 const GROUPS_ALONE: &str = "its groups alone: another one has the interface's address at this port";
 
 /// Whether another engine of this process may have a port that the kernel has given to this one:
-/// where each has queues of a NIC, which brings the frames of a port to one of them.
+/// where each has queues of a NIC, which brings the datagrams of a port to one of them, and mostly
+/// the connections as well.
 pub(crate) fn is_engines_port(engine: &mut Engine) -> bool {
     config::engines() > 1 && engine.look(|sockets| Ok(sockets.is_forwarded())) == Ok(false)
 }
+
+/// The engines' queues are of a NIC that steers no flow: answers to what a socket sends come to the
+/// queue that its hash names, and may be another engine's.
+static IS_SPREAD: AtomicBool = AtomicBool::new(false);
+
+/// The reason of a socket with a peer there.
+const SPREAD: &str = "its answers may come to another engine's queue: the NIC steers none";
 
 fn decide(
     engine: &mut Engine,
@@ -208,6 +216,12 @@ fn decide(
     }
     if verdict != Verdict::Refused && rights::are_lost(engine) {
         return (Verdict::Kernel, rights::GIVEN_UP);
+    }
+    if remote.is_some_and(|remote| !remote.ip().is_multicast())
+        && verdict != Verdict::Refused
+        && IS_SPREAD.load(Ordering::Relaxed)
+    {
+        return (Verdict::Kernel, SPREAD);
     }
     let is_on_ours = match remote {
         Some(remote) if remote.ip().is_multicast() => groups::leave_by_ours(engine, groups, *local.ip(), *remote.ip()),
@@ -455,18 +469,24 @@ fn open_stack(config: &config::Config) -> Result<Stack, OpenError> {
         None => live,
     };
     let stack = Stack::open_sized(&live, SOCKETS_MAX.max(2 * connections_max), buffers / BUFFERS_PER_HELD)?;
-    let is_lent = matches!(config.port, PortConfig::AfXdp(_));
-    if config::engines() > 1 && is_lent && !stack.with_sockets(|sockets| sockets.is_forwarded()) {
-        return Err("the broker lends queues of the NIC, which spreads frames over them by a hash, and an engine for \
-                    each thread must get all frames of its sockets: start the broker with --forward, or omit --engines \
-                    (WIREPATH_ENGINES) and the line engines of the rules"
-            .into());
-    }
-    if let Some(sentence) = stack.with_sockets(|sockets| sockets.unsteered()) {
-        config::say(sentence);
+    match stack.with_sockets(|sockets| sockets.unsteered()) {
+        unsteered if config::engines() > 1 => say_that_engines_are_spread(config.port.interface(), unsteered.is_some()),
+        Some(sentence) => config::say(sentence),
+        None => (),
     }
     stack.call(|sockets, _| sockets.follow_system(*config::system()));
     Ok(stack)
+}
+
+/// What engines have whose queues are of a NIC that steers no flow.
+fn say_that_engines_are_spread(interface: &str, is_spread: bool) {
+    if !IS_SPREAD.swap(is_spread, Ordering::Relaxed) && is_spread {
+        config::say(format_args!(
+            "{interface} spreads frames over its queues, and the NIC steers none: each engine has the connections and \
+             datagrams that come to its queue, and sockets that name a peer are the kernel's; a broker with --forward \
+             gives the engines all of them"
+        ));
+    }
 }
 
 /// Whether an address is the wildcard or one of the interface.

@@ -185,6 +185,12 @@ impl Sockets {
         self.flows.hands_over()
     }
 
+    /// Whether other stacks of this process may listen at the same ports: each has the connections
+    /// whose frames come to it.
+    pub fn shares_listeners(&self) -> bool {
+        self.flows.shares_listeners()
+    }
+
     /// Shows a kernel socket of this process that keeps `port` for a socket of this kind, before
     /// the socket is bound, listens or connects: where a broker lends the queue and another user
     /// has made the kernel's socket, the broker takes it for one of this process's user from then

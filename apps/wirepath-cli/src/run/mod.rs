@@ -108,8 +108,8 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "USEC", value_parser = clap::value_parser!(i64).range(0..=GATHER_US_MAX))]
     gather: Option<i64>,
     /// Engines for its threads, each with a queue and a lock of its own, so that threads do not
-    /// wait for each other: a broker passes frames on to them, as with --share; by default as many
-    /// as --rules say, or one
+    /// wait for each other: a broker passes frames on to them, as with --share, where none lends
+    /// queues; by default as many as --rules say, or one
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["address", "gather"])]
     #[arg(value_parser = clap::value_parser!(i64).range(1..=ENGINES_MAX as i64))]
     engines: Option<i64>,
@@ -356,14 +356,15 @@ impl RunOptions {
     /// because the one named here may start others, as `env` and scripts do; each asks the rules by
     /// its own name, and is refused there what the broker cannot give.
     fn new_broker(&self, interface: &str, user: Option<&User>, engines_by_rules: usize) -> Option<NewBroker> {
-        // A ConnectX brings the frames of each engine by its own rules.
+        // A ConnectX brings the frames of each engine by its own rules. Elsewhere a broker that
+        // lends queues serves several engines as well, if there are queues enough, but each has
+        // what the NIC brings there.
         let is_steered = interface.starts_with("mlx5:");
-        let needs_forward = self.share || (self.engines.is_some_and(|engines| engines > 1) && !is_steered);
-        let by_rules = self.engines.is_none() && engines_by_rules > 1 && !is_steered;
-        let forward = needs_forward || by_rules;
+        let has_engines = self.engines.map_or(engines_by_rules > 1, |engines| engines > 1);
+        let forward = self.share || (has_engines && !is_steered);
         (forward || user.is_some()).then(|| NewBroker {
             forward,
-            needs_forward,
+            needs_forward: self.share,
             uid: user.map(|user| user.uid),
             cpus: self.helper_cpus.clone(),
         })

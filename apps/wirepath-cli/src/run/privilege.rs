@@ -84,8 +84,8 @@ pub(super) fn broker(
     };
     match does_broker_forward(&path, interface) {
         Ok(false) if new.is_some_and(|new| new.needs_forward) => Err(Obstacle::new(
-            format!("the broker at {} lends queues, of which each is one program's and one engine's", path.display()),
-            "start the broker with --forward, or omit --share and --engines",
+            format!("the broker at {} lends queues, of which each is one program's", path.display()),
+            "start the broker with --forward, or omit --share",
         )),
         Ok(_) => Ok(Some(path)),
         Err(error) => Err(Obstacle::said(error)),

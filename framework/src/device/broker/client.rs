@@ -170,6 +170,11 @@ impl LentPort {
         self.welcome.has_rx_hints
     }
 
+    /// Whether frames of our flows may come to the queues of others.
+    pub(crate) fn is_unsteered(&self) -> bool {
+        !self.welcome.steers && !self.welcome.forwards
+    }
+
     pub(crate) fn awaited(&self) -> &AtomicUsize {
         &self.awaited
     }

@@ -9,7 +9,7 @@ use crate::device::steering::Rule;
 use crate::wire::{EtherType, Protocol};
 
 /// Both ends are of the same release: a message means the same in both.
-pub(crate) const VERSION: u16 = 10;
+pub(crate) const VERSION: u16 = 11;
 /// No message is longer.
 pub(crate) const MESSAGE_LEN_MAX: usize = 512;
 /// Bytes of the sentence of a refusal.
@@ -127,6 +127,8 @@ pub(crate) struct Welcome {
     pub(crate) has_rx_hints: bool,
     /// The broker keeps the queues and passes frames on.
     pub(crate) forwards: bool,
+    /// The NIC brings the frames of a rule to the queue that has it, or there is one queue.
+    pub(crate) steers: bool,
     /// It lends queues of a ConnectX.
     pub(crate) nic: Option<NicFeatures>,
 }
@@ -245,10 +247,10 @@ impl Reply {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(32);
         match self {
-            Self::Welcome(Welcome { interface_idx, native, has_rx_hints, forwards, nic }) => {
+            Self::Welcome(Welcome { interface_idx, native, has_rx_hints, forwards, steers, nic }) => {
                 bytes.push(1);
                 bytes.extend(interface_idx.to_le_bytes());
-                bytes.extend([*native, *has_rx_hints, *forwards, nic.is_some()].map(u8::from));
+                bytes.extend([*native, *has_rx_hints, *forwards, *steers, nic.is_some()].map(u8::from));
                 bytes.extend(nic.iter().flat_map(|nic| nic.words()).flat_map(u32::to_le_bytes));
             }
             Self::OpenedNic(queue) => {
@@ -289,6 +291,7 @@ impl Reply {
                 native: fields.bool()?,
                 has_rx_hints: fields.bool()?,
                 forwards: fields.bool()?,
+                steers: fields.bool()?,
                 nic: match fields.bool()? {
                     true => Some(NicFeatures::of(fields.words()?)),
                     false => None,
@@ -461,8 +464,16 @@ mod tests {
 
     fn replies() -> Vec<Reply> {
         let nic = NicFeatures::of(core::array::from_fn(|idx| idx as u32 + 1));
-        let welcome =
-            |nic| Reply::Welcome(Welcome { interface_idx: 7, native: true, has_rx_hints: false, forwards: true, nic });
+        let welcome = |nic| {
+            Reply::Welcome(Welcome {
+                interface_idx: 7,
+                native: true,
+                has_rx_hints: false,
+                forwards: true,
+                steers: false,
+                nic,
+            })
+        };
         vec![
             welcome(None),
             welcome(Some(nic)),

@@ -87,6 +87,10 @@ pub(super) enum Sharing {
     /// None: a frame goes to one queue.
     #[default]
     Nothing,
+    /// The TCP port of a server between the engines of one process: the NIC spreads its connections
+    /// over the queues of all, by a hash of both ends. Two processes do not share it, because one
+    /// that stops listening would reset who calls by its queue.
+    Listeners,
     /// The same flow to a group: the NIC copies its frames to the queues of all who have it. Of two
     /// different ones that overlap it would take one alone.
     Groups,
@@ -111,8 +115,15 @@ impl FlowTable {
     }
 
     /// Whether a client of user `uid` may have another flow: it has fewer than it may have, and no
-    /// other client receives the same frames, unless both may share them.
-    pub(super) fn check(&self, client: ClientId, uid: u32, flow: &Flow) -> Result<(), Refusal> {
+    /// other client receives the same frames, unless both may share them. `is_sibling` says whether
+    /// another client is an engine of the same process.
+    pub(super) fn check(
+        &self,
+        client: ClientId,
+        uid: u32,
+        flow: &Flow,
+        is_sibling: impl Fn(ClientId) -> bool,
+    ) -> Result<(), Refusal> {
         if self.counts.get(&client).is_some_and(|count| *count >= FLOWS_MAX) {
             let sentence =
                 format!("a client has {FLOWS_MAX} flows at most: close some, or wait a minute for those closed");
@@ -123,6 +134,7 @@ impl FlowTable {
             let may_share = match self.sharing {
                 Sharing::Ports if is_group => true,
                 Sharing::Ports => held.uid == uid && !(is_exact(flow) && held.flow == *flow),
+                Sharing::Listeners => is_port(flow) && held.flow == *flow && is_sibling(held.client),
                 Sharing::Groups => is_group && held.flow == *flow,
                 Sharing::Nothing => false,
             };
@@ -141,7 +153,7 @@ impl FlowTable {
     /// The users who have flows to groups at the port of this one, and share it: each client of a
     /// group gets its frames.
     pub(super) fn users_of_groups(&self, flow: &Flow) -> BTreeSet<u32> {
-        if self.sharing == Sharing::Nothing || !flow.destination.ip().is_multicast() {
+        if !matches!(self.sharing, Sharing::Groups | Sharing::Ports) || !flow.destination.ip().is_multicast() {
             return BTreeSet::new();
         }
         let is_other = |held: &&Held| {
@@ -307,6 +319,11 @@ mod tests {
         Flow { source: Some(address), source_port: Some(port), ..flow }
     }
 
+    /// No other client is an engine of the same process.
+    fn alone(_: ClientId) -> bool {
+        false
+    }
+
     fn rule() -> RuleId {
         crate::device::broker::rule_id(7)
     }
@@ -316,13 +333,13 @@ mod tests {
         let mut table = FlowTable::default();
         table.add(FIRST, 1000, flow(5000), vec![rule()]);
         for taken in [flow(5000), from(flow(5000), PEER, 443)] {
-            let refusal = table.check(SECOND, 1000, &taken).unwrap_err();
+            let refusal = table.check(SECOND, 1000, &taken, alone).unwrap_err();
             assert_eq!(refusal.errno, libc::EADDRINUSE);
             assert!(refusal.sentence.contains("of user 1000, has `TCP to 192.0.2.1:5000`"), "{refusal:?}");
-            table.check(FIRST, 1000, &taken).unwrap();
+            table.check(FIRST, 1000, &taken, alone).unwrap();
         }
         for free in [flow(5001), Flow { protocol: Protocol::UDP, ..flow(5000) }] {
-            table.check(SECOND, 1000, &free).unwrap();
+            table.check(SECOND, 1000, &free, alone).unwrap();
         }
     }
 
@@ -330,10 +347,10 @@ mod tests {
     fn connections_to_different_peers_are_different_flows() {
         let mut table = FlowTable::default();
         table.add(FIRST, 1000, from(flow(5000), PEER, 443), vec![rule()]);
-        table.check(SECOND, 1000, &from(flow(5000), PEER, 444)).unwrap();
-        table.check(SECOND, 1000, &from(flow(5000), OWN, 443)).unwrap();
-        table.check(SECOND, 1000, &from(flow(5000), PEER, 443)).unwrap_err();
-        table.check(SECOND, 1000, &flow(5000)).unwrap_err();
+        table.check(SECOND, 1000, &from(flow(5000), PEER, 444), alone).unwrap();
+        table.check(SECOND, 1000, &from(flow(5000), OWN, 443), alone).unwrap();
+        table.check(SECOND, 1000, &from(flow(5000), PEER, 443), alone).unwrap_err();
+        table.check(SECOND, 1000, &flow(5000), alone).unwrap_err();
     }
 
     #[test]
@@ -343,7 +360,7 @@ mod tests {
         table.add(SECOND, 1000, flow(5001), vec![rule()]);
         assert!(table.remove(SECOND, id).is_none() && table.remove(FIRST, id + 7).is_none());
         assert!(table.remove(FIRST, id).unwrap().is_some() && table.remove(FIRST, id).is_none());
-        table.check(SECOND, 1000, &flow(5000)).unwrap();
+        table.check(SECOND, 1000, &flow(5000), alone).unwrap();
         assert_eq!(table.remove_all(|held| held.client == SECOND).len(), 1);
         assert_eq!(table.iter().count(), 0);
     }
@@ -352,12 +369,12 @@ mod tests {
     fn clients_flows_are_bounded() {
         let mut table = FlowTable::default();
         for port in 0..FLOWS_MAX as u16 {
-            table.check(FIRST, 1000, &flow(1024 + port)).unwrap();
+            table.check(FIRST, 1000, &flow(1024 + port), alone).unwrap();
             table.add(FIRST, 1000, flow(1024 + port), vec![rule()]);
         }
-        let refusal = table.check(FIRST, 1000, &flow(60_000)).unwrap_err();
+        let refusal = table.check(FIRST, 1000, &flow(60_000), alone).unwrap_err();
         assert!(refusal.errno == libc::ENOBUFS && refusal.sentence.contains("16384 flows at most"), "{refusal:?}");
-        table.check(SECOND, 1000, &flow(60_000)).unwrap();
+        table.check(SECOND, 1000, &flow(60_000), alone).unwrap();
     }
 
     #[test]
@@ -427,10 +444,25 @@ mod tests {
         let mut table = FlowTable::new(Sharing::Ports, RuleBudget::default());
         table.add(FIRST, 1000, flow(5000), vec![rule()]);
         table.add(FIRST, 1000, from(flow(6000), PEER, 443), vec![rule()]);
-        table.check(SECOND, 1000, &flow(5000)).unwrap();
-        table.check(SECOND, 1000, &from(flow(6000), PEER, 444)).unwrap();
-        table.check(SECOND, 1000, &from(flow(6000), PEER, 443)).unwrap_err();
-        table.check(SECOND, 1001, &flow(5000)).unwrap_err();
+        table.check(SECOND, 1000, &flow(5000), alone).unwrap();
+        table.check(SECOND, 1000, &from(flow(6000), PEER, 444), alone).unwrap();
+        table.check(SECOND, 1000, &from(flow(6000), PEER, 443), alone).unwrap_err();
+        table.check(SECOND, 1001, &flow(5000), alone).unwrap_err();
+    }
+
+    #[test]
+    fn port_of_a_server_is_shared_by_engines_of_one_process_where_the_nic_spreads_connections() {
+        let mut table = FlowTable::new(Sharing::Listeners, RuleBudget::default());
+        let of_datagrams = Flow { protocol: Protocol::UDP, ..flow(5000) };
+        for (id, flow) in [(1, flow(5000)), (1, of_datagrams), (1, from(flow(6000), PEER, 443))] {
+            table.add(ClientId(id), 1000, flow, vec![rule()]);
+        }
+        let is_engine_of_first = |other| other == FIRST;
+        table.check(SECOND, 1000, &flow(5000), is_engine_of_first).unwrap();
+        table.check(SECOND, 1000, &flow(5000), alone).unwrap_err();
+        table.check(SECOND, 1000, &of_datagrams, is_engine_of_first).unwrap_err();
+        table.check(SECOND, 1000, &from(flow(6000), PEER, 443), is_engine_of_first).unwrap_err();
+        table.check(SECOND, 1000, &flow(6000), is_engine_of_first).unwrap_err();
     }
 
     #[test]
@@ -444,9 +476,9 @@ mod tests {
             let mut table = FlowTable::new(sharing, RuleBudget::default());
             table.add(FIRST, 1000, group(1, 9000), vec![rule()]);
             let is_shared = sharing != Sharing::Nothing;
-            assert_eq!(table.check(SECOND, 1001, &group(1, 9000)).is_ok(), is_shared);
+            assert_eq!(table.check(SECOND, 1001, &group(1, 9000), alone).is_ok(), is_shared);
             let from_one = Flow { source: Some(PEER), ..group(1, 9000) };
-            assert_eq!(table.check(SECOND, 1001, &from_one).is_ok(), sharing == Sharing::Ports);
+            assert_eq!(table.check(SECOND, 1001, &from_one, alone).is_ok(), sharing == Sharing::Ports);
             let users = |flow: &Flow| table.users_of_groups(flow).into_iter().collect::<Vec<_>>();
             let expected = if is_shared { vec![1000] } else { vec![] };
             assert_eq!([users(&group(1, 9000)), users(&group(2, 9000))], [expected.clone(), expected]);

@@ -81,6 +81,14 @@ impl LiveDriver for AfXdpDevice {
         self.why_unsteered()
     }
 
+    fn interface_queues(&self) -> Option<u16> {
+        Some(self.interface_queues())
+    }
+
+    fn spreads_by_connection(&self) -> bool {
+        true
+    }
+
     fn resolver(&self) -> Option<Resolver> {
         Some(Box::new(self.resolver()?))
     }

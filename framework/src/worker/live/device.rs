@@ -131,6 +131,17 @@ pub(super) trait LiveDriver {
         None
     }
 
+    /// Queues over which the interface spreads frames, where that may be more than ours.
+    fn interface_queues(&self) -> Option<u16> {
+        None
+    }
+
+    /// Whether all frames of a connection come to the queue to which its first one came, where
+    /// several queues have a rule for its port.
+    fn spreads_by_connection(&self) -> bool {
+        false
+    }
+
     /// A reader of the device's own clock, if the device has one that can be read.
     fn nic_clock(&self) -> Option<NicClock> {
         None

@@ -304,6 +304,12 @@ impl LivePort {
         driver(self.device.inner()).hands_over()
     }
 
+    /// Whether the ports of several queues may listen at one TCP port, each for the connections
+    /// whose frames come to its queue.
+    pub fn shares_listeners(&self) -> bool {
+        self.hands_over() || driver(self.device.inner()).spreads_by_connection()
+    }
+
     /// The rules of some flows of the port, and those that it has without any.
     fn targets_of(&mut self, flows: Vec<FlowSpec>) -> Vec<Target> {
         self.with_flows(flows, targets)
@@ -424,15 +430,16 @@ impl LivePort {
     /// ours, if it does.
     pub fn unsteered(&self) -> Option<String> {
         let (interface, taken) = (self.device.name(), self.config.queues.len());
-        if !self.config.port.steers_each_queue() || taken >= usize::from(self.queues) {
+        let driver = driver(self.device.inner());
+        let queues = driver.interface_queues().unwrap_or(self.queues);
+        if !self.config.port.steers_each_queue() || taken >= usize::from(queues) {
             return None;
         }
-        let why = driver(self.device.inner()).why_unsteered()?;
+        let why = driver.why_unsteered()?;
         Some(format!(
-            "{interface} spreads frames over {} queues, of which {taken} is ours, and the NIC steers none there: {why}. \
+            "{interface} spreads frames over {queues} queues, of which {taken} is ours, and the NIC steers none there: {why}. \
              The kernel gets what comes on the others: `ethtool -L {interface} combined {taken}`, or steer the flows with \
-             `ethtool -N`",
-            self.queues
+             `ethtool -N`"
         ))
     }
 }

@@ -89,8 +89,14 @@ impl Cable {
             match Request::decode(&bytes[..len]).unwrap() {
                 Request::Hello { .. } => {
                     let (_ours, theirs) = UnixDatagram::pair().unwrap();
-                    let welcome =
-                        Welcome { interface_idx, native: false, has_rx_hints: false, forwards: true, nic: None };
+                    let welcome = Welcome {
+                        interface_idx,
+                        native: false,
+                        has_rx_hints: false,
+                        forwards: true,
+                        steers: true,
+                        nic: None,
+                    };
                     send(Reply::Welcome(welcome), &[theirs.as_fd()]);
                 }
                 Request::Open { umem_len, chunk_len, rx_ring_len, tx_ring_len, address } => {

@@ -141,8 +141,13 @@ impl AfXdpDevice {
     }
 
     /// Why the NIC brings no rule's frames to the queue that has it, although it spreads frames
-    /// over several; `None` where it does, has one queue, or is a broker's.
+    /// over several; `None` where it does, has one queue, or belongs to a broker that passes frames
+    /// on.
     pub fn why_unsteered(&self) -> Option<String> {
+        if let Some(port) = self.port.lent() {
+            let why = "the broker that lends its queues has no such rules there, as its log says";
+            return port.is_unsteered().then(|| why.into());
+        }
         let port = self.port.own()?;
         if port.interface.queues > 1 && !self.config.ntuple {
             return Some("not asked for (ntuple)".into());
@@ -287,6 +292,11 @@ impl AfXdpDevice {
     /// a broker's that passes frames on.
     pub(crate) fn hands_over(&self) -> bool {
         self.port.lent().is_some_and(|port| port.is_forwarded())
+    }
+
+    /// Queues of the interface, of which a broker lends one.
+    pub(crate) fn interface_queues(&self) -> u16 {
+        self.port.interface().queues
     }
 
     /// Has the kernel resolve neighbors, where the queue is a broker's.

@@ -55,6 +55,7 @@ impl LendingPort for AfXdpDevice {
             native: self.mode() == Mode::Native,
             has_rx_hints: self.has_rx_hints(),
             forwards,
+            steers: self.why_unsteered().is_none(),
             nic: None,
         }
     }
@@ -88,6 +89,10 @@ impl LendingPort for AfXdpDevice {
 
     fn unsteer(&mut self, id: RuleId) -> Result<(), SteerError> {
         Device::unsteer(self, id)
+    }
+
+    fn spreads_by_connection(&self) -> bool {
+        true
     }
 
     fn look_after(&mut self) {

@@ -67,7 +67,7 @@ impl LendingPort for NicPort {
 
     fn welcome(&self, forwards: bool) -> Welcome {
         let nic = Some(self.lender.features());
-        Welcome { interface_idx: self.interface_idx, native: false, has_rx_hints: false, forwards, nic }
+        Welcome { interface_idx: self.interface_idx, native: false, has_rx_hints: false, forwards, steers: true, nic }
     }
 
     fn check(&self, request: &QueueRequest, memory_max: u64) -> Result<(), String> {

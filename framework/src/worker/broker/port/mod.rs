@@ -77,6 +77,12 @@ pub(super) trait LendingPort {
         false
     }
 
+    /// Whether all frames of a connection come to the queue to which its first one came, where
+    /// several queues have a rule for its port: a NIC spreads them by a hash of both ends.
+    fn spreads_by_connection(&self) -> bool {
+        false
+    }
+
     /// Descriptors that are readable once [`look_after`](Self::look_after) has something to do.
     fn descriptors(&self) -> Vec<i32> {
         Vec::new()

@@ -154,6 +154,7 @@ impl Broker {
         let sharing = match forwarder {
             Some(_) => Sharing::Ports,
             None if device.copies_groups() => Sharing::Groups,
+            None if device.spreads_by_connection() => Sharing::Listeners,
             None => Sharing::Nothing,
         };
         Self {

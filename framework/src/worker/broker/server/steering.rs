@@ -9,6 +9,7 @@ use super::{Broker, system};
 use crate::device::broker::message::{Flow, Reply};
 use crate::device::steering::{RuleId, SteerError};
 use crate::wire::Protocol;
+use crate::worker::broker::clients::Client;
 use crate::worker::broker::ended::REMOVED_A_TURN;
 use crate::worker::broker::error::Refusal;
 use crate::worker::broker::flows::{ClientId, Held, is_port};
@@ -22,13 +23,18 @@ impl Broker {
         self.mirror.turn(Duration::ZERO);
         let addresses = self.addresses();
         let Some(client) = self.clients.get(id) else { return Err(Refusal::new(libc::ENOTCONN, "no such client")) };
-        let uid = client.peer.uid;
+        let (uid, process) = (client.peer.uid, client.peer.pid);
         client.rights.check(&flow, &addresses)?;
         if let Some(flow) = self.flows.use_again(id, &flow) {
             return Ok(Reply::Steered { id: flow }.into());
         }
         self.make_room(uid)?;
-        self.flows.check(id, uid, &flow)?;
+        // A process of another PID namespace has the number 0 here, and may be any.
+        let clients = &self.clients;
+        let is_of_process = |client: &Client| client.peer.pid == process && client.peer.uid == uid;
+        let is_sibling =
+            |other| process != 0 && clients.iter().any(|client| client.id == other && is_of_process(client));
+        self.flows.check(id, uid, &flow, is_sibling)?;
         let devices = self.devices();
         let sockets = owners::sockets_of(&flow, &devices);
         let sockets = sockets.map_err(|error| system("the kernel's list of sockets", &error))?;

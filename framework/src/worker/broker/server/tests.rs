@@ -59,7 +59,7 @@ impl LendingPort for NotedPort {
     }
 
     fn welcome(&self, forwards: bool) -> Welcome {
-        Welcome { interface_idx: 0, native: false, has_rx_hints: false, forwards, nic: None }
+        Welcome { interface_idx: 0, native: false, has_rx_hints: false, forwards, steers: true, nic: None }
     }
 
     fn check(&self, _order: &QueueRequest, _memory_max: u64) -> Result<(), String> {
