@@ -7,7 +7,9 @@ use std::sync::Arc;
 use clap::Parser;
 use feed_handler::SinkContext;
 use feed_handler::args::{Cli, Command};
-use market::event::{Add, BookReset, Depth, DepthAction, EndOfEvent, Event, Liquidity, Numbered, Status};
+use market::event::{
+    Add, BookReset, Depth, DepthAction, EndOfEvent, Event, GroupStatus, Instrument, Liquidity, Numbered, Status,
+};
 use market::{Books, Capacity, DepthBooks, EventSink, Gap, Locate, OrderBooks, OrderRef, Price, Price9, Side, Symbol};
 use market_gateway::{GatewayCounts, RingSink};
 use market_ring::{Flags, Quote, RingConfig, RingReader};
@@ -126,10 +128,41 @@ fn quote_is_unconfirmed_behind_a_gap_until_its_next_update() {
 }
 
 #[test]
+fn quote_of_an_instrument_whose_group_is_halted_says_so_until_that_trades() {
+    let (group, symbol) = (Symbol(*b"ES      "), Symbol::NONE);
+    let of_group =
+        |is_halted| Event::GroupStatus(GroupStatus { state: 2, is_halted: Some(is_halted), at_ns: 0, group, symbol });
+    let mut channel = Channel::new(OrderBooks::new(Capacity { books: 1, orders: 4, levels: 4 }));
+    let turned = |channel: &mut Channel<OrderBooks>| {
+        channel.sink.turn(&channel.books, 0);
+        channel.quote().flags.contains(Flags::HALTED)
+    };
+    channel.apply(&[of_group(true), add(1, 100)]);
+    assert!(!turned(&mut channel), "nobody has said that it is of the group");
+    let definition = Instrument {
+        depth: 0,
+        implied_depth: 0,
+        action: b'A',
+        total: 1,
+        at_ns: 0,
+        symbol: SYMBOL,
+        tick: Price9(1),
+        name: SYMBOL,
+        group,
+    };
+    channel.apply(&[Event::Instrument(definition)]);
+    assert!(turned(&mut channel), "the group was halted before it was defined");
+    channel.apply(&[of_group(false)]);
+    assert!(!turned(&mut channel));
+    channel.apply(&[of_group(true)]);
+    assert!(turned(&mut channel));
+}
+
+#[test]
 fn quote_of_a_halted_instrument_says_so_until_it_trades() {
     let status = |symbol, is_halted, operational| {
         let (locate, state, at_ns) = (Locate(1), b'?', 0);
-        Status { locate, state, is_halted: Some(is_halted), operational, at_ns, symbol }
+        Status { locate, state, is_halted: Some(is_halted), operational, follows_group: None, at_ns, symbol }
     };
     let mut channel = Channel::new(OrderBooks::new(Capacity { books: 1, orders: 4, levels: 4 }));
     let is_halted = |channel: &mut Channel<OrderBooks>| channel.quote().flags.contains(Flags::HALTED);

@@ -87,8 +87,9 @@ enum market_ring_kind {
     MARKET_RING_SNAPSHOT = 22,       /* `other` is the last packet in it, `qty` the loop's snapshots, */
     MARKET_RING_ORDER_SNAPSHOT = 23, /* `ask_qty` its part and, 32 bits higher, its parts */
     MARKET_RING_SNAPSHOT_END = 24,
-    MARKET_RING_INSTRUMENT = 25,     /* `order` is its name, `price` its tick, `other` the depths */
-    MARKET_RING_END_OF_EVENT = 26
+    MARKET_RING_INSTRUMENT = 25,     /* `order` is its name, `price` its tick, `other` the depths, */
+    MARKET_RING_END_OF_EVENT = 26,   /* `ask_qty` the eight letters of its group */
+    MARKET_RING_GROUP_STATUS = 27    /* of the instruments of group `order`, or of `symbol` where it is one */
 };
 
 /* Bits of `flags`. */
@@ -106,6 +107,8 @@ enum market_ring_kind {
 #define MARKET_RING_BIT_NINE_DECIMALS 8 /* the price is in units of 10^-9 */
 #define MARKET_RING_BIT_HALTED 16       /* of a status: no order trades in this state */
 #define MARKET_RING_BIT_TRADED 32       /* of a status: orders trade; neither bit: it says nothing of that */
+#define MARKET_RING_BIT_FOLLOWS_GROUP 64 /* of a status: the instrument follows its group from now on */
+#define MARKET_RING_BIT_APART 128       /* of a status: its state is its own from now on */
 
 /* The letter of an action on a level or an order: N new, C change, D delete, T delete through, F
  * delete from, O overlay, S snapshot. */

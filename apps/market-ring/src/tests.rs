@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use market::event::{
     Add, BookReset, Cancel, Clear, Clock, Delete, Depth, DepthAction, Directory, EndOfEvent, Event, Execute,
-    Instrument, Liquidity, Modify, Numbered, Order, OrderAction, Other, PriceLevel, Replace, Snapshot, SnapshotEnd,
-    Status, System, Trade, TradeBreak, TradeSummary,
+    GroupStatus, Instrument, Liquidity, Modify, Numbered, Order, OrderAction, Other, PriceLevel, Replace, Snapshot,
+    SnapshotEnd, Status, System, Trade, TradeBreak, TradeSummary,
 };
 use market::{Locate, OrderRef, Price, Price9, Side, Symbol, event};
 use tempfile::TempDir;
@@ -123,7 +123,12 @@ fn every_event_arrives_as_it_was() {
         symbol,
         tick: price9,
         name: Symbol(*b"ESZ6    "),
+        group: Symbol(*b"ES      "),
     };
+    let status =
+        Status { locate, state: b'H', is_halted: Some(true), operational: true, follows_group: None, at_ns, symbol };
+    let of_group =
+        GroupStatus { state: 2, is_halted: Some(true), at_ns, group: instrument.group, symbol: Symbol::NONE };
     let events = [
         Event::Add(Add { locate, side, qty, at_ns, order, price, symbol }),
         Event::Execute(execute),
@@ -146,9 +151,18 @@ fn every_event_arrives_as_it_was() {
         }),
         Event::PriceLevel(PriceLevel { side, complete: true, qty, at_ns, price, symbol }),
         Event::Directory(Directory { locate, round_lot: qty, at_ns, symbol }),
-        Event::Status(Status { locate, state: b'H', is_halted: Some(true), operational: true, at_ns, symbol }),
-        Event::Status(Status { locate, state: b'T', is_halted: Some(false), operational: true, at_ns, symbol }),
-        Event::Status(Status { locate, state: b'?', is_halted: None, operational: false, at_ns, symbol }),
+        Event::Status(status),
+        Event::Status(Status { state: b'T', is_halted: Some(false), follows_group: Some(true), ..status }),
+        Event::Status(Status {
+            state: b'?',
+            is_halted: None,
+            operational: false,
+            follows_group: Some(false),
+            ..status
+        }),
+        Event::GroupStatus(of_group),
+        Event::GroupStatus(GroupStatus { is_halted: Some(false), symbol, ..of_group }),
+        Event::GroupStatus(GroupStatus { is_halted: None, ..of_group }),
         Event::System(System { code: b'C', at_ns }),
         Event::Clear(Clear { at_ns }),
         Event::Clock(Clock { at_ns }),

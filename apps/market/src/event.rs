@@ -69,6 +69,8 @@ pub enum Event {
     Instrument(Instrument),
     /// The venue's event is over: books are consistent and may be acted on.
     EndOfEvent(EndOfEvent),
+    /// All instruments of a group halt, pause or trade.
+    GroupStatus(GroupStatus),
 }
 
 impl Event {
@@ -92,7 +94,7 @@ impl Event {
             Self::Instrument(of) => of.symbol,
             Self::Execute(_) | Self::Cancel(_) | Self::Delete(_) | Self::Replace(_) | Self::Modify(_) => return None,
             Self::TradeBreak(_) | Self::System(_) | Self::Clear(_) | Self::Clock(_) => return None,
-            Self::Other(_) | Self::EndOfEvent(_) => return None,
+            Self::Other(_) | Self::EndOfEvent(_) | Self::GroupStatus(_) => return None,
         })
     }
 
@@ -124,6 +126,7 @@ impl Event {
             Self::SnapshotEnd(of) => of.at_ns,
             Self::Instrument(of) => of.at_ns,
             Self::EndOfEvent(of) => of.at_ns,
+            Self::GroupStatus(of) => of.at_ns,
         }
     }
 }
@@ -324,11 +327,31 @@ pub struct Status {
     /// Set if the state is this venue's alone, and tells nothing of a halt everywhere, which the
     /// venue tells apart: trading may go on elsewhere.
     pub operational: bool,
+    /// Set where the instrument follows its group from now on, and `Some(false)` where its state is
+    /// its own, whatever its group's; `None` where nothing changes.
+    pub follows_group: Option<bool>,
     /// Exchange time, ns.
     pub at_ns: u64,
     /// The instrument; [`Symbol::NONE`] where it is each one of the channel. An operational state
     /// is then the channel's own, apart from those of its instruments; any other takes the place of
     /// the state of each.
+    pub symbol: Symbol,
+}
+
+/// See [`Event::GroupStatus`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct GroupStatus {
+    /// The feed's own code, as of [`Status::state`].
+    pub state: u8,
+    /// As of [`Status::is_halted`].
+    pub is_halted: Option<bool>,
+    /// Exchange time, ns.
+    pub at_ns: u64,
+    /// The group, which instruments name in their definitions ([`Instrument::group`]).
+    pub group: Symbol,
+    /// [`Symbol::NONE`], or the one instrument that is meant where it is of the group: the others
+    /// have been told.
     pub symbol: Symbol,
 }
 
@@ -563,6 +586,8 @@ pub struct Instrument {
     pub tick: Price9,
     /// The first eight letters of its name.
     pub name: Symbol,
+    /// The group whose states it follows; [`Symbol::NONE`] where the feed has none.
+    pub group: Symbol,
 }
 
 /// See [`Event::EndOfEvent`].

@@ -25,7 +25,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use feed_handler::{Channels, Error, Place, SinkContext};
-use market::event::{Add, Clear, Event, Other, Status};
+use market::event::{Add, Clear, Event, GroupStatus, Instrument, Other, Status};
 use market::{BookIdx, Books, Change, EventSink, Gap, Halts, Symbol, TopOfBook};
 use market_ring::{Flags, OpenError, Quote, Record, RingConfig, RingReader, RingWriter};
 use wirepath::counters::{Counter, Scope, Unit};
@@ -262,6 +262,8 @@ impl RingSink {
                 books.order(replace.new).into_iter().for_each(|order| self.publish_resting(order));
             }
             Event::Status(status) => self.status(status, books),
+            Event::GroupStatus(status) => self.group_status(status),
+            Event::Instrument(instrument) => self.define(instrument, books),
             Event::EndOfEvent(_) => {
                 books.published().iter().for_each(|&book| self.quote(book, seq, exchange_ns, books));
             }
@@ -316,11 +318,33 @@ impl RingSink {
         if !self.take_states(|halts| halts.take(status)) {
             return;
         }
-        match books.find(status.symbol).filter(|book| (book.0 as usize) < self.used) {
-            Some(book) => self.mark_quote(book, books),
-            None if status.symbol == Symbol::NONE => self.marked = 0,
-            // Its first quote will say so.
-            None => (),
+        if status.symbol == Symbol::NONE {
+            self.marked = 0;
+        } else {
+            self.mark_instrument(status.symbol, books);
+        }
+    }
+
+    /// The venue halts the instruments of a group, or trades them again.
+    #[cold]
+    fn group_status(&mut self, status: &GroupStatus) {
+        if self.take_states(|halts| halts.take_group(status)) {
+            self.marked = 0;
+        }
+    }
+
+    /// An instrument has a group, which may be halted.
+    #[cold]
+    fn define(&mut self, instrument: &Instrument, books: &impl Books) {
+        if self.take_states(|halts| halts.define(instrument)) {
+            self.mark_instrument(instrument.symbol, books);
+        }
+    }
+
+    fn mark_instrument(&self, symbol: Symbol, books: &impl Books) {
+        // The first quote of one that has none yet will say so.
+        if let Some(book) = books.find(symbol).filter(|book| (book.0 as usize) < self.used) {
+            self.mark_quote(book, books);
         }
     }
 }

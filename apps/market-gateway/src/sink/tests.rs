@@ -330,6 +330,7 @@ fn halts_without_a_place_are_counted_by_name() {
         state: b'H',
         is_halted: Some(true),
         operational: false,
+        follows_group: None,
         at_ns: 0,
         symbol: Symbol::new(name).unwrap(),
     };

@@ -1,11 +1,12 @@
 //! Instruments, the market as a whole, and images.
 
 use market::event::{
-    BookReset, Clear, Clock, Directory, EndOfEvent, Instrument, Numbered, Other, Snapshot, SnapshotEnd, Status, System,
+    BookReset, Clear, Clock, Directory, EndOfEvent, GroupStatus, Instrument, Numbered, Other, Snapshot, SnapshotEnd,
+    Status, System,
 };
 use market::{Locate, Price9, Symbol};
 
-use super::{Coded, FLAG, Fields, HALTED, NINE_DECIMALS, TRADED, bit, word};
+use super::{APART, Coded, FLAG, FOLLOWS_GROUP, Fields, HALTED, NINE_DECIMALS, TRADED, bit, either, word};
 
 impl Coded for Directory {
     #[inline]
@@ -24,15 +25,11 @@ impl Coded for Directory {
 impl Coded for Status {
     #[inline]
     fn encode(&self) -> Fields {
-        let halt = match self.is_halted {
-            Some(true) => HALTED,
-            Some(false) => TRADED,
-            None => 0,
-        };
+        let (halt, group) = (either(self.is_halted, HALTED, TRADED), either(self.follows_group, FOLLOWS_GROUP, APART));
         Fields {
             locate: self.locate.0.into(),
             letter: self.state,
-            bits: bit(self.operational, FLAG) | halt,
+            bits: bit(self.operational, FLAG) | halt | group,
             symbol: word(self.symbol),
             ..Fields::at(self.at_ns)
         }
@@ -43,9 +40,34 @@ impl Coded for Status {
         Some(Self {
             locate: Locate(fields.locate as u16),
             state: fields.letter,
-            is_halted: (fields.has(HALTED) || fields.has(TRADED)).then(|| fields.has(HALTED)),
+            is_halted: fields.has_either(HALTED, TRADED),
             operational: fields.has(FLAG),
+            follows_group: fields.has_either(FOLLOWS_GROUP, APART),
             at_ns: fields.at_ns,
+            symbol: fields.symbol(),
+        })
+    }
+}
+
+impl Coded for GroupStatus {
+    #[inline]
+    fn encode(&self) -> Fields {
+        Fields {
+            letter: self.state,
+            bits: either(self.is_halted, HALTED, TRADED),
+            order: word(self.group),
+            symbol: word(self.symbol),
+            ..Fields::at(self.at_ns)
+        }
+    }
+
+    #[inline]
+    fn decode(fields: &Fields) -> Option<Self> {
+        Some(Self {
+            state: fields.letter,
+            is_halted: fields.has_either(HALTED, TRADED),
+            at_ns: fields.at_ns,
+            group: Symbol(fields.order.to_le_bytes()),
             symbol: fields.symbol(),
         })
     }
@@ -61,6 +83,7 @@ impl Coded for Instrument {
             other: u64::from(self.depth) | u64::from(self.implied_depth) << 8,
             price: self.tick.0,
             qty: self.total.into(),
+            ask_qty: word(self.group),
             symbol: word(self.symbol),
             ..Fields::at(self.at_ns)
         }
@@ -77,6 +100,7 @@ impl Coded for Instrument {
             symbol: fields.symbol(),
             tick: Price9(fields.price),
             name: Symbol(fields.order.to_le_bytes()),
+            group: Symbol(fields.ask_qty.to_le_bytes()),
         })
     }
 }

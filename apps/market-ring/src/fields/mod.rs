@@ -16,7 +16,8 @@ pub(crate) struct Fields {
     /// A letter, or [`NO_SIDE`].
     pub(crate) side: u8,
     pub(crate) letter: u8,
-    /// [`FLAG`], [`HAS_PRICE`], [`HAS_REMAINING`], [`NINE_DECIMALS`], [`HALTED`], [`TRADED`].
+    /// [`FLAG`], [`HAS_PRICE`], [`HAS_REMAINING`], [`NINE_DECIMALS`], [`HALTED`], [`TRADED`],
+    /// [`FOLLOWS_GROUP`], [`APART`].
     pub(crate) bits: u8,
     pub(crate) symbol: u64,
     pub(crate) order: u64,
@@ -42,6 +43,10 @@ pub(crate) const NINE_DECIMALS: u8 = 8;
 const HALTED: u8 = 16;
 /// Orders trade in the state, or in an auction that it prepares.
 const TRADED: u8 = 32;
+/// The instrument follows its group from now on.
+const FOLLOWS_GROUP: u8 = 64;
+/// Its state is its own from now on.
+const APART: u8 = 128;
 /// No side.
 const NO_SIDE: u8 = 0;
 
@@ -110,6 +115,7 @@ kinds! {
     24 SnapshotEnd,
     25 Instrument,
     26 EndOfEvent,
+    27 GroupStatus,
 }
 
 impl Fields {
@@ -133,10 +139,20 @@ impl Fields {
     fn has(&self, bit: u8) -> bool {
         self.bits & bit != 0
     }
+
+    /// What [`either`] has said.
+    fn has_either(&self, yes: u8, no: u8) -> Option<bool> {
+        self.has(yes | no).then(|| self.has(yes))
+    }
 }
 
 fn bit(is_set: bool, bit: u8) -> u8 {
     if is_set { bit } else { 0 }
+}
+
+/// `yes` or `no` where it is known.
+fn either(is_so: Option<bool>, yes: u8, no: u8) -> u8 {
+    is_so.map_or(0, |is_so| if is_so { yes } else { no })
 }
 
 fn word(symbol: Symbol) -> u64 {

@@ -278,7 +278,10 @@ impl B3Umdf {
             }
             SecurityGroupPhase::ID => {
                 let m = SecurityGroupPhase::parse(head, body)?.root;
-                each(&without_books(head.template, m.transact_time().unwrap_or(0)));
+                let (state, at_ns) = (m.phase, m.transact_time().unwrap_or(0));
+                let (group, symbol, is_halted) = (Symbol::of_field(&m.group), Symbol::NONE, is_halted(state));
+                each(&Event::GroupStatus(event::GroupStatus { state, is_halted, at_ns, group, symbol }));
+                end(m.event_end, at_ns, each);
                 Ok(())
             }
             EmptyBook::ID => {
@@ -372,18 +375,35 @@ fn status(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Resu
     let m = SecurityStatus::parse(head, body)?.root;
     let (security_id, at_ns) = (m.security_id.get(), m.transact_time().unwrap_or(0));
     each(&counted(head.template, m.rpt_seq(), at_ns, security_id));
-    let (locate, symbol, is_halted) = (Locate::default(), Symbol::from_number(security_id), is_halted(m.status));
-    each(&Event::Status(event::Status { locate, state: m.status, is_halted, operational: false, at_ns, symbol }));
+    each(&Event::Status(event::Status {
+        locate: Locate::default(),
+        state: m.status,
+        is_halted: is_halted(m.status),
+        operational: false,
+        follows_group: follows_group(m.trading_event),
+        at_ns,
+        symbol: Symbol::from_number(security_id),
+    }));
     end(m.event_end, at_ns, each);
     Ok(())
 }
 
-/// Paused (2), closed (4) and forbidden (18) are states without trade. Open (17), reserved for an
+/// Paused (2), closed (4) and forbidden (18) are states and phases without trade. Open (17), reserved for an
 /// auction (21) and the final closing call (101) end them; unknown (20) says nothing.
 const fn is_halted(state: u8) -> Option<bool> {
     match state {
         2 | 4 | 18 => Some(true),
         17 | 21 | 101 => Some(false),
+        _ => None,
+    }
+}
+
+/// An instrument leaves its group (101), so that phases of that are not its own, or comes back
+/// (102) (SecurityTradingEvent).
+const fn follows_group(trading_event: u8) -> Option<bool> {
+    match trading_event {
+        101 => Some(false),
+        102 => Some(true),
         _ => None,
     }
 }
@@ -447,6 +467,7 @@ fn define(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Resu
         tick: Price9(m.min_price_increment().unwrap_or(0).saturating_mul(10)),
         // Options of one series differ behind the eighth byte.
         name: Symbol::of_field(&m.symbol),
+        group: Symbol::of_field(&m.group),
     }));
     Ok(())
 }

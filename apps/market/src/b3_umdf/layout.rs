@@ -167,8 +167,10 @@ pub struct SecurityStatusRoot {
     pub pad_9: [u8; 1],
     /// `status`.
     pub status: u8,
+    /// `tradingEvent`.
+    pub trading_event: u8,
     /// Not used.
-    pub pad_11: [u8; 13],
+    pub pad_12: [u8; 12],
     /// `transactTime`.
     pub transact_time: wire::U64,
     /// `rptSeq`.
@@ -203,7 +205,8 @@ impl Block for SecurityStatusRoot {
         event_end: u8::MAX,
         pad_9: [0; 1],
         status: u8::MAX,
-        pad_11: [0; 13],
+        trading_event: u8::MAX,
+        pad_12: [0; 12],
         transact_time: wire::U64::new(0),
         rpt_seq: wire::U32::new(0),
     };
@@ -211,6 +214,7 @@ impl Block for SecurityStatusRoot {
         Extent { offset: 0, end: 8 },
         Extent { offset: 8, end: 9 },
         Extent { offset: 10, end: 11 },
+        Extent { offset: 11, end: 12 },
         Extent { offset: 24, end: 32 },
         Extent { offset: 32, end: 36 },
     ];
@@ -219,6 +223,7 @@ impl Block for SecurityStatusRoot {
         visitor.field("securityId", Value::Uint(self.security_id.get()));
         visitor.field("eventEnd", Value::Uint(self.event_end.into()));
         visitor.field("status", Value::Uint(self.status.into()));
+        visitor.field("tradingEvent", Value::Uint(self.trading_event.into()));
         visitor.field("transactTime", self.transact_time().map_or(Value::Null, Value::Uint));
         visitor.field("rptSeq", self.rpt_seq().map_or(Value::Null, |value| Value::Uint(value.into())));
     }
@@ -543,7 +548,9 @@ pub struct SecurityDefinitionRoot {
     /// `securityId`.
     pub security_id: wire::U64,
     /// Not used.
-    pub pad_8: [u8; 8],
+    pub pad_8: [u8; 5],
+    /// `group`.
+    pub group: [u8; 3],
     /// `symbol`.
     pub symbol: [u8; 20],
     /// `updateAction`.
@@ -576,7 +583,8 @@ impl Block for SecurityDefinitionRoot {
     const LEN_MIN: usize = 52;
     const NULL: Self = Self {
         security_id: wire::U64::new(u64::MAX),
-        pad_8: [0; 8],
+        pad_8: [0; 5],
+        group: [0; 3],
         symbol: [0; 20],
         update_action: 0,
         pad_37: [0; 3],
@@ -585,6 +593,7 @@ impl Block for SecurityDefinitionRoot {
     };
     const FIELDS: &'static [Extent] = &[
         Extent { offset: 0, end: 8 },
+        Extent { offset: 13, end: 16 },
         Extent { offset: 16, end: 36 },
         Extent { offset: 36, end: 37 },
         Extent { offset: 40, end: 44 },
@@ -593,6 +602,7 @@ impl Block for SecurityDefinitionRoot {
 
     fn fields(&self, visitor: &mut dyn Visitor) {
         visitor.field("securityId", Value::Uint(self.security_id.get()));
+        visitor.field("group", Value::Bytes(&self.group));
         visitor.field("symbol", Value::Bytes(&self.symbol));
         visitor.field("updateAction", Value::Bytes(core::slice::from_ref(&self.update_action)));
         visitor.field("total", Value::Uint(self.total.get().into()));

@@ -2,7 +2,7 @@
 
 use super::B3Umdf;
 use super::decode::head_and_body;
-use super::layout::{ChannelReset, SecurityDefinition, SnapshotHeader, SnapshotOrders};
+use super::layout::{ChannelReset, SecurityDefinition, SecurityGroupPhase, SnapshotHeader, SnapshotOrders};
 use crate::framing::Session;
 use crate::loops::{Definition, LoopFeed, SnapshotHead, SnapshotPart};
 use crate::units::Symbol;
@@ -19,10 +19,12 @@ impl LoopFeed for B3Umdf {
         head_and_body(message).is_ok_and(|(head, _)| head.template == ChannelReset::ID)
     }
 
-    /// All messages that books are built from begin with their instrument.
+    /// All messages that books are built from begin with their instrument; a group's may be about
+    /// each.
     fn is_about(message: &[u8], symbol: Symbol) -> bool {
-        let security_id = head_and_body(message).ok().and_then(|(_, body)| body.first_chunk().copied());
-        security_id.is_some_and(|id| Symbol::from_number(u64::from_le_bytes(id)) == symbol)
+        let Ok((head, body)) = head_and_body(message) else { return false };
+        let is_its = |id: &[u8; 8]| Symbol::from_number(u64::from_le_bytes(*id)) == symbol;
+        head.template == SecurityGroupPhase::ID || body.first_chunk().is_some_and(is_its)
     }
 
     fn definition(message: &[u8]) -> Option<Definition> {

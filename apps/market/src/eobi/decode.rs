@@ -519,7 +519,7 @@ fn status(security_id: I64, states: (u8, Option<u8>), at_ns: u64) -> Event {
 fn status_of(symbol: Symbol, (status, trading): (u8, Option<u8>), at_ns: u64) -> Event {
     let (locate, state) = (Locate::default(), trading.unwrap_or(0));
     let is_halted = is_halted(status, trading);
-    Event::Status(event::Status { locate, state, is_halted, operational: false, at_ns, symbol })
+    Event::Status(event::Status { locate, state, is_halted, operational: false, follows_group: None, at_ns, symbol })
 }
 
 /// An instrument that is inactive (2), expired (4), knocked out (6), suspended (9), about to be
@@ -542,7 +542,7 @@ fn product_state(trad_ses_status: u8, at_ns: u64) -> Event {
         _ => None,
     };
     let (locate, symbol, state) = (Locate::default(), Symbol::NONE, trad_ses_status);
-    Event::Status(event::Status { locate, state, is_halted, operational: true, at_ns, symbol })
+    Event::Status(event::Status { locate, state, is_halted, operational: true, follows_group: None, at_ns, symbol })
 }
 
 /// The state of an instrument in a change of many, 32 bytes each.
@@ -570,6 +570,7 @@ fn define(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Resu
                 symbol: symbol(m.security_id),
                 tick: Price9(0),
                 name: Symbol::of_field(&m.security_desc),
+                group: Symbol::NONE,
             }));
         }};
     }

@@ -210,6 +210,7 @@ pub(super) fn status(head: &Head, symbol: Symbol, operational: bool) -> Event {
         state: head.detail,
         is_halted: is_halted(head.detail, operational),
         operational,
+        follows_group: None,
     })
 }
 

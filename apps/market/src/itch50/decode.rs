@@ -145,7 +145,7 @@ fn cross_trade(m: &CrossTrade) -> Event {
 #[inline]
 fn status(head: &Head, symbol: Symbol, state: u8, operational: bool) -> Event {
     let (at_ns, locate, is_halted) = (head.at_ns(), head.locate(), is_halted(state));
-    Event::Status(event::Status { at_ns, locate, symbol, state, is_halted, operational })
+    Event::Status(event::Status { at_ns, locate, symbol, state, is_halted, operational, follows_group: None })
 }
 
 /// Halted, and paused by a band of prices. Where an instrument is quoted only, orders for the cross

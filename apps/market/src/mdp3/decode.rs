@@ -316,7 +316,7 @@ fn without_books(template: u16) -> Event {
 /// The state of an instrument (SecurityTradingStatus).
 fn state_of(symbol: Symbol, state: u8, is_halted: Option<bool>, at_ns: u64) -> Event {
     let locate = Locate::default();
-    Event::Status(event::Status { locate, state, is_halted, operational: false, at_ns, symbol })
+    Event::Status(event::Status { locate, state, is_halted, operational: false, follows_group: None, at_ns, symbol })
 }
 
 /// Halted (2), closed (4), not available for trading (18) and behind the close (26) are states in
@@ -333,11 +333,15 @@ const fn is_halted(state: u8) -> Option<bool> {
 
 fn status(message: &SecurityStatus, each: &mut impl FnMut(&Event)) {
     let (root, at_ns) = (&message.root, message.root.transact_time.get());
-    // A status without an instrument is that of a whole product group, which has no book.
-    if let (Some(id), Some(state)) = (root.security_id(), root.trading_status()) {
-        each(&state_of(symbol(id), state, is_halted(state), at_ns));
-    } else {
-        each(&Event::Other(event::Other { kind: SecurityStatus::ID as u8, at_ns }));
+    match (root.security_id(), root.trading_status()) {
+        (Some(id), Some(state)) => each(&state_of(symbol(id), state, is_halted(state), at_ns)),
+        // A status without an instrument is that of a whole product group.
+        (None, Some(state)) => {
+            let (group, symbol) = (Symbol::of_field(&root.security_group), Symbol::NONE);
+            let is_halted = is_halted(state);
+            each(&Event::GroupStatus(event::GroupStatus { state, is_halted, at_ns, group, symbol }));
+        }
+        (_, None) => each(&Event::Other(event::Other { kind: SecurityStatus::ID as u8, at_ns })),
     }
     end(root.event_end, at_ns, each);
 }
@@ -458,6 +462,7 @@ fn definition(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> 
                 symbol: symbol(root.security_id.get()),
                 tick: Price9($tick(root)),
                 name,
+                group: Symbol::of_field(&root.security_group),
             }));
             end(root.event_end, root.last_update_time.get(), each);
         }};

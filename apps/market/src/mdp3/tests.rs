@@ -168,24 +168,29 @@ fn names_are_those_of_the_schema() {
 }
 
 #[test]
-fn states_in_which_nothing_matches_are_halts_and_one_of_a_group_is_about_no_instrument() {
+fn states_in_which_nothing_matches_are_halts_of_an_instrument_or_of_a_group() {
     let status = |id: Option<i32>, trading_status| {
         let security_id = id.map_or(SecurityStatusRoot::NULL.security_id, Into::into);
-        let root = SecurityStatusRoot { security_id, trading_status, ..SecurityStatusRoot::NULL };
+        let (null, security_group) = (SecurityStatusRoot::NULL, *b"ES\0\0\0\0");
+        let root = SecurityStatusRoot { security_id, trading_status, security_group, ..null };
         let mut out = Vec::new();
         emit::security_status(&root, &mut out);
         decode(&out).unwrap().into_iter().find_map(|event| match event {
             Event::Status(status) => Some((status.symbol, status.is_halted)),
+            Event::GroupStatus(status) if status.symbol == Symbol::NONE => Some((status.group, status.is_halted)),
             _ => None,
         })
     };
-    let symbol = Symbol::from_number(7);
+    let (symbol, group) = (Symbol::from_number(7), Symbol(*b"ES      "));
     let codes =
         [(&[2, 4, 18, 26][..], Some(true)), (&[15, 17, 21, 24, 25, 201, 202], Some(false)), (&[20, 103, 99], None)];
     for (codes, is_halted) in codes {
-        codes.iter().for_each(|&code| assert_eq!(status(Some(7), code), Some((symbol, is_halted)), "{code}"));
+        for &code in codes {
+            assert_eq!(status(Some(7), code), Some((symbol, is_halted)), "{code}");
+            assert_eq!(status(None, code), Some((group, is_halted)), "{code}");
+        }
     }
-    assert_eq!(status(None, 2), None);
+    assert_eq!(status(None, u8::MAX), None, "no state");
 }
 
 /// It may be the group's, whose end is no event of the instrument.

@@ -159,6 +159,7 @@ impl MemoirDepth {
                     // The reason of a state says who gave it, and one state ends another's whoever
                     // gave that.
                     operational: false,
+                    follows_group: None,
                 }));
             }
             SessionStatus::ID => {

@@ -197,6 +197,7 @@ impl Pillar {
             state: m.security_status,
             is_halted: is_halted(m),
             operational: false,
+            follows_group: None,
         }))
     }
 

@@ -138,6 +138,7 @@ impl Pitch {
             state: m.state,
             is_halted: is_halted(m.state),
             operational: false,
+            follows_group: None,
         })
     }
 

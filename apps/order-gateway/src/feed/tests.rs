@@ -107,6 +107,7 @@ impl Play {
             state,
             is_halted: Some(state != b'T'),
             operational,
+            follows_group: None,
             at_ns,
             symbol,
         };

@@ -2,7 +2,7 @@ use super::layout::*;
 use super::*;
 use crate::book::{Books, Capacity, NumberedBooks, Trust};
 use crate::codec::{Decoder, MessageCounts, MessageError};
-use crate::event::{DepthAction, Event};
+use crate::event::{DepthAction, Event, GroupStatus};
 use crate::sbe::{Block, emit_block};
 use crate::units::{OrderRef, Price, Price9, Side, Symbol};
 
@@ -301,5 +301,28 @@ fn paused_closed_and_forbidden_are_halts() {
             _ => None,
         });
         assert_eq!(told, Some((Symbol::from_number(ID), is_halted)), "{status}");
+        let root = SecurityGroupPhaseRoot { group: *b"DI ", phase: status, ..SecurityGroupPhaseRoot::NULL };
+        let events = decode(&message(SecurityGroupPhase::ID, SecurityGroupPhaseRoot::BLOCK_LEN, &root)).unwrap();
+        let (group, symbol) = (Symbol(*b"DI      "), Symbol::NONE);
+        let of_group = GroupStatus { state: status, is_halted, at_ns: 0, group, symbol };
+        assert_eq!(events.first(), Some(&Event::GroupStatus(of_group)), "a phase has the codes of a status");
     }
+}
+
+#[test]
+fn instrument_leaves_its_group_and_follows_it_again() {
+    for (trading_event, follows) in [(101, Some(false)), (102, Some(true)), (4, None), (u8::MAX, None)] {
+        let root = SecurityStatusRoot { security_id: ID.into(), status: 17, trading_event, ..SecurityStatusRoot::NULL };
+        let events = decode(&message(SecurityStatus::ID, SecurityStatusRoot::BLOCK_LEN, &root)).unwrap();
+        let told = |event: &Event| if let Event::Status(status) = event { Some(status.follows_group) } else { None };
+        assert_eq!(events.iter().find_map(told), Some(follows), "{trading_event}");
+    }
+}
+
+#[test]
+fn definition_names_the_group_of_its_instrument() {
+    let root = SecurityDefinitionRoot { security_id: ID.into(), group: *b"DI1", ..SecurityDefinitionRoot::NULL };
+    let events = decode(&message(SecurityDefinition::ID, SecurityDefinitionRoot::BLOCK_LEN, &root)).unwrap();
+    let [Event::Instrument(instrument)] = events[..] else { panic!("{events:?}") };
+    assert_eq!(instrument.group, Symbol(*b"DI1     "));
 }

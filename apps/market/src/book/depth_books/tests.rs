@@ -40,8 +40,8 @@ fn snapshot(id: u64, rpt_seq: u32, bids: &[i64]) -> Vec<Event> {
 
 /// The definition of an instrument.
 fn definition(id: u64, depth: u8, implied_depth: u8) -> Event {
-    let (symbol, tick, name) = (symbol(id), Price9(1), Symbol::NONE);
-    Event::Instrument(Instrument { depth, implied_depth, action: b'A', total: 0, at_ns: 0, symbol, tick, name })
+    let (symbol, tick, name, group) = (symbol(id), Price9(1), Symbol::NONE, Symbol::NONE);
+    Event::Instrument(Instrument { depth, implied_depth, action: b'A', total: 0, at_ns: 0, symbol, tick, name, group })
 }
 
 /// Books of instruments 1 and 2, of ten levels, that have seen `events`.

@@ -437,6 +437,10 @@ fn replay<C: LoopFeed, B: HealingBooks>(
                     let symbol = if status.operational { Symbol::NONE } else { symbol };
                     each(seq, &Event::Status(event::Status { symbol, ..*status }), None, books);
                 }
+                // The others were told when it arrived.
+                Event::GroupStatus(status) => {
+                    each(seq, &Event::GroupStatus(event::GroupStatus { symbol, ..*status }), None, books);
+                }
                 // An order is named by its reference alone, in a message about one instrument.
                 _ if event.symbol().is_none_or(|of| of == symbol) => {
                     let change = books.apply(event);

@@ -31,9 +31,9 @@ fn books() -> DepthBooks {
 }
 
 fn definition(id: i32) -> Event {
-    let (symbol, tick, name) = (symbol(id), Price9(1), Symbol::NONE);
+    let (symbol, tick, name, group) = (symbol(id), Price9(1), Symbol::NONE, Symbol::NONE);
     let (depth, implied_depth, action, total, at_ns) = (DEPTH_MAX as u8, 0, b'A', 0, 0);
-    Event::Instrument(Instrument { depth, implied_depth, action, total, at_ns, symbol, tick, name })
+    Event::Instrument(Instrument { depth, implied_depth, action, total, at_ns, symbol, tick, name, group })
 }
 
 /// A message about an instrument, of no level.
@@ -465,8 +465,10 @@ proptest! {
 /// needs no snapshot.
 #[test]
 fn state_of_a_snapshot_is_told_where_the_book_takes_it_and_no_later_one_is_lost() {
-    let state = |id: i32, trading_status| {
-        let root = SecurityStatusRoot { security_id: id.into(), trading_status, ..SecurityStatusRoot::NULL };
+    let state = |id: Option<i32>, trading_status| {
+        let null = SecurityStatusRoot { security_group: *b"ES    ", ..SecurityStatusRoot::NULL };
+        let security_id = id.map_or(null.security_id, Into::into);
+        let root = SecurityStatusRoot { security_id, trading_status, ..null };
         let mut message = Vec::new();
         emit::security_status(&root, &mut message);
         message
@@ -481,15 +483,22 @@ fn state_of_a_snapshot_is_told_where_the_book_takes_it_and_no_later_one_is_lost(
     let _lost = venue.update(0, 100);
     receiver.live(3, &venue.update(0, 101));
     let snapshots = [trading(&venue, 0, 3), trading(&venue, 1, 3)];
-    receiver.live(4, &state(0, 2));
-    receiver.live(5, &venue.update(1, 101));
+    receiver.live(4, &state(Some(0), 2));
+    receiver.live(5, &state(None, 4));
+    receiver.live(6, &venue.update(1, 101));
     let mut told = Vec::new();
     for snapshot in snapshots {
-        receiver.recovery.snapshot(0, &snapshot, &mut receiver.books, &mut receiver.counts, |_, event, _, _| {
-            if let Event::Status(status) = event {
-                told.push((status.symbol, status.is_halted));
-            }
-        });
+        receiver.recovery.snapshot(
+            0,
+            &snapshot,
+            &mut receiver.books,
+            &mut receiver.counts,
+            |_, event, _, _| match event {
+                Event::Status(status) => told.push((status.symbol, status.state)),
+                Event::GroupStatus(status) => told.push((status.symbol, status.state)),
+                _ => (),
+            },
+        );
     }
-    assert_eq!(told, [(symbol(0), Some(false)), (symbol(0), Some(true))]);
+    assert_eq!(told, [(symbol(0), 17), (symbol(0), 2), (symbol(0), 4)], "the last is its group's");
 }
