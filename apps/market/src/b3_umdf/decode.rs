@@ -388,8 +388,9 @@ fn status(head: MessageHead, body: &[u8], each: &mut impl FnMut(&Event)) -> Resu
     Ok(())
 }
 
-/// Paused (2), closed (4) and forbidden (18) are states and phases without trade. Open (17), reserved for an
-/// auction (21) and the final closing call (101) end them; unknown (20) says nothing.
+/// Paused (2), closed (4) and forbidden (18) are states and phases without trade. Open (17),
+/// reserved for an auction (21) and the final closing call (101) end them; unknown (20) says
+/// nothing.
 const fn is_halted(state: u8) -> Option<bool> {
     match state {
         2 | 4 | 18 => Some(true),
