@@ -10,6 +10,7 @@ use super::udp::datagram::Datagram;
 use crate::mem::Mbuf;
 use crate::proto::{ConsumerId, Flow};
 use crate::time::Instant;
+use crate::wire::EtherType;
 
 /// The reason why an app cannot start: a sentence for the operator.
 pub type AppError = Box<dyn core::error::Error + Send + Sync>;
@@ -83,6 +84,15 @@ pub trait App {
     /// An echo reply arrived. Returns true where the app had sent the request.
     fn on_echo_reply(&mut self, reply: &EchoReply<'_>, cx: &mut Cx<'_>) -> bool {
         let _ = (reply, cx);
+        false
+    }
+
+    /// A frame to us of a protocol that the pipeline does not know, as
+    /// [`Port::ethertype`](crate::port::Port::ethertype) has steered it here: its data begins
+    /// behind the last VLAN tag, and may end with padding. Returns true where the app takes it; it
+    /// is counted as `ethernet/drop/unknown_ethertype` where none does.
+    fn on_frame(&mut self, ethertype: EtherType, frame: &Mbuf, cx: &mut Cx<'_>) -> bool {
+        let _ = (ethertype, frame, cx);
         false
     }
 

@@ -1,6 +1,8 @@
 //! The Ethernet node checks that a frame is for us and on a VLAN of ours, and hands it to the node
-//! of its protocol. A packet enters at the destination address and leaves after the last tag.
+//! of its protocol, or to the app where no node takes it. A packet enters at the destination address
+//! and leaves after the last tag.
 
+use super::app::App;
 use super::node::{Cx, Node, discard};
 use super::outline::NodeTree;
 use crate::counters::{Counter, Drops, Scope, Unit};
@@ -24,7 +26,7 @@ crate::drop_reasons! {
         OtherMac => "other_mac",
         /// The frame has a VLAN that is not ours, or no tag where we require one.
         OtherVlan => "other_vlan",
-        /// An EtherType that no node takes.
+        /// An EtherType that no node and no app takes.
         UnknownEtherType => "unknown_ethertype",
     }
 }
@@ -122,7 +124,7 @@ impl<I, R> Ethernet<I, R> {
     /// The slow path, for frames that are tagged, malformed or not IPv4: checks the frame again,
     /// with every case.
     #[inline(never)]
-    fn push_other<A>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>)
+    fn push_other<A: App>(&mut self, mut mbuf: Mbuf, app: &mut A, cx: &mut Cx<'_>)
     where
         I: Node<A>,
         R: Node<A>,
@@ -131,6 +133,7 @@ impl<I, R> Ethernet<I, R> {
             Ok(EtherType::IPV4) => self.ipv4.push(mbuf, app, cx),
             Ok(EtherType::ARP) => self.arp.push(mbuf, app, cx),
             Ok(handover::ETHERTYPE) if mbuf.flow_tag() == Some(handover::MARK) => self.push_handover(mbuf, app, cx),
+            Ok(ethertype) if app.on_frame(ethertype, &mbuf, cx) => mbuf.free(),
             Ok(_) => discard(mbuf, &mut self.drops, EthernetDrop::UnknownEtherType),
             Err(reason) => discard(mbuf, &mut self.drops, reason),
         }
@@ -157,7 +160,7 @@ impl<I, R> Ethernet<I, R> {
     }
 }
 
-impl<A, I: Node<A>, R: Node<A>> Node<A> for Ethernet<I, R> {
+impl<A: App, I: Node<A>, R: Node<A>> Node<A> for Ethernet<I, R> {
     /// Nearly every frame is untagged IPv4. This case is tested first and has its own copy of the
     /// checks, in which the compiler knows that there are no tags and how long the header is.
     #[inline(always)]

@@ -13,6 +13,7 @@ use super::udp::datagram::Datagram;
 use crate::mem::Mbuf;
 use crate::proto::{ConsumerId, Flow};
 use crate::time::Instant;
+use crate::wire::EtherType;
 
 /// An app that gets only the events of its consumers: see [`for_consumers`].
 #[derive(Clone, Debug)]
@@ -23,8 +24,8 @@ pub struct ForConsumers<A> {
 
 /// Passes `app` only the events of these consumers, so that several apps share a worker without
 /// knowing of each other: datagrams, ICMP errors and TCP by the consumer of the subscription,
-/// socket, connection or listener; timers by the app that set them. Echo replies, `on_start`,
-/// `on_stop` and `tick` come to all apps. Costs one compare for each call.
+/// socket, connection or listener; timers by the app that set them. Echo replies, frames of other
+/// protocols, `on_start`, `on_stop` and `tick` come to all apps. Costs one compare for each call.
 ///
 /// No consumer is of two apps: [`on_start`](App::on_start) of a tuple fails where ranges overlap or
 /// begin together, so a [`Port`](crate::port::Port) with such apps does not start. Code that polls
@@ -142,6 +143,10 @@ impl<A: App> App for ForConsumers<A> {
         self.call(cx, |app, cx| app.on_echo_reply(reply, cx))
     }
 
+    fn on_frame(&mut self, ethertype: EtherType, frame: &Mbuf, cx: &mut Cx<'_>) -> bool {
+        self.call(cx, |app, cx| app.on_frame(ethertype, frame, cx))
+    }
+
     fn is_for(&self, consumer: ConsumerId) -> bool {
         self.has(consumer)
     }
@@ -219,8 +224,8 @@ macro_rules! tuples {
     ($(($($app:ident $place:tt),+))+) => {$(
         /// Calls each app for everything, in order. A peer is accepted where all apps
         /// [for](App::is_for) the listener's consumer accept it, and refused where there is none;
-        /// the first app that recognizes an echo reply takes it; the first that fails to start ends
-        /// the port.
+        /// the first app that recognizes an echo reply takes it, and so does the first that takes a
+        /// frame of another protocol; the first that fails to start ends the port.
         impl<$($app: App),+> App for ($($app,)+) {
             #[inline]
             fn prefetch(&mut self, frames: &[Mbuf]) {
@@ -262,6 +267,10 @@ macro_rules! tuples {
 
             fn on_echo_reply(&mut self, reply: &EchoReply<'_>, cx: &mut Cx<'_>) -> bool {
                 $(self.$place.on_echo_reply(reply, cx))||+
+            }
+
+            fn on_frame(&mut self, ethertype: EtherType, frame: &Mbuf, cx: &mut Cx<'_>) -> bool {
+                $(self.$place.on_frame(ethertype, frame, cx))||+
             }
 
             fn is_for(&self, consumer: ConsumerId) -> bool {

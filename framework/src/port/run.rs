@@ -18,6 +18,7 @@ use crate::device::Device;
 use crate::pipeline::tcp::TcpConfig;
 use crate::pipeline::{App, ChecksumPolicy};
 use crate::proto::Ipv4Prefix;
+use crate::wire::EtherType;
 use crate::worker::live::{DedicatedHost, LiveConfig, StaticRoute};
 use crate::worker::topology::Severity;
 use crate::worker::{StopFlag, WorkerBuilder, WorkerContext, WorkerGroup, WorkerSpec};
@@ -71,6 +72,7 @@ pub struct Settings {
     pub(super) own: DedicatedHost,
     /// An address whose network has more than 32 bits.
     wrong_prefix: Option<(Ipv4Addr, u8)>,
+    pub(super) ethertypes: Vec<EtherType>,
     pub(super) is_promiscuous: bool,
     pub(super) held: usize,
     drains: bool,
@@ -219,6 +221,34 @@ impl<S> Port<S> {
     /// reachable.
     pub fn route(mut self, network: Ipv4Prefix, gateway: Ipv4Addr) -> Self {
         self.settings.own.routes.push(StaticRoute { network, via: gateway });
+        self
+    }
+
+    /// Has the frames of a protocol beside IPv4 come to
+    /// [`App::on_frame`](crate::pipeline::App::on_frame), and not to the kernel. By default of none.
+    /// A broker refuses it.
+    ///
+    /// ```
+    /// use wirepath::mem::Mbuf;
+    /// use wirepath::prelude::*;
+    /// use wirepath::wire::EtherType;
+    ///
+    /// const PTP: EtherType = EtherType(0x88f7);
+    ///
+    /// struct Syncs(u64);
+    /// impl App for Syncs {
+    ///     fn on_frame(&mut self, ethertype: EtherType, _frame: &Mbuf, _cx: &mut Cx<'_>) -> bool {
+    ///         self.0 += u64::from(ethertype == PTP);
+    ///         ethertype == PTP
+    ///     }
+    /// }
+    ///
+    /// let port = Port::open("memory:ptp")?.address([192, 0, 2, 1], 24).ethertype(PTP);
+    /// # drop(port);
+    /// # wirepath::Result::<()>::Ok(())
+    /// ```
+    pub fn ethertype(mut self, ethertype: EtherType) -> Self {
+        self.settings.ethertypes.push(ethertype);
         self
     }
 
@@ -439,6 +469,7 @@ impl Settings {
             checksum: None,
             own: DedicatedHost::default(),
             wrong_prefix: None,
+            ethertypes: Vec::new(),
             is_promiscuous: false,
             held: 0,
             drains: false,

@@ -114,6 +114,7 @@ impl PortSource for LiveConfig {
         check_cores(self.port.interface(), self.queues.len(), &cores)?;
         self.app.clone_from(&settings.name);
         (self.tcp, self.checksum) = (settings.tcp.or(self.tcp), settings.checksum.or(self.checksum));
+        self.ethertypes.extend(&settings.ethertypes);
         if settings.own != DedicatedHost::default() {
             self = self.dedicated(settings.own.clone());
         }

@@ -7,7 +7,8 @@
 //!
 //! The [`RoceNode`] is an [`App`](wirepath::pipeline::App) like any other: the framework steers
 //! datagrams to UDP port 4791 to it by a [`subscription`] and knows nothing of RDMA. Answers leave
-//! with the doorbell of the turn in which their cause arrived.
+//! with the doorbell of the turn in which their cause arrived. RoCEv1 comes by its Ethernet type,
+//! to a node that takes it ([`RoceNode::with_v1`]).
 
 mod counters;
 mod long_frames;
@@ -20,7 +21,7 @@ mod roce_port;
 
 pub use counters::DeviceRows;
 pub use mbufs::Mbufs;
-pub use node::{NodeCounters, RoceNode, group_subscription, subscription};
+pub use node::{NodeCounters, RoceNode, V1_ETHERTYPE, group_subscription, subscription};
 pub use path::{PathError, PathState, config_of, first_psn, largest_mtu, mtu_of};
 pub use roce_port::{RocePort, RocePortOptions};
 

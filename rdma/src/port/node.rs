@@ -11,15 +11,16 @@ use wirepath::pipeline::{App, AppError, Cx, Datagram};
 use wirepath::port::{Subscription, multicast, udp};
 use wirepath::proto::{ConsumerId, Ipv4Prefix};
 use wirepath::time::Instant;
+use wirepath::wire::EtherType;
 
 use super::counters::Rows;
 use super::long_frames::LongFrames;
 use super::path::{largest_mtu, link_between, resolve};
 use super::prefetch::{Lookahead, QPS_MIN};
 use crate::cm::{CmConfig, Manager};
-use crate::roce::{Device, DeviceConfig, Mtu};
-use crate::wire::ROCE_PORT;
+use crate::roce::{Device, DeviceConfig, Mtu, RoceFrame};
 use crate::wire::icrc::Network;
+use crate::wire::{GRH_ETHERTYPE, ROCE_PORT};
 
 /// Frames that leave in one turn: a queue pair with much to send must not keep the worker from
 /// what arrives.
@@ -48,6 +49,10 @@ pub fn subscription() -> Subscription {
 pub fn group_subscription(group: impl Into<Ipv4Addr>) -> Subscription {
     multicast(group, ROCE_PORT)
 }
+
+/// RoCEv1: what [`Port::ethertype`](wirepath::port::Port::ethertype) is called with for a node
+/// [`with_v1`](RoceNode::with_v1).
+pub const V1_ETHERTYPE: EtherType = EtherType(GRH_ETHERTYPE);
 
 /// A RoCE device on the port of a worker.
 ///
@@ -80,6 +85,8 @@ pub struct RoceNode {
     ahead: Option<Box<Lookahead>>,
     /// Where the port's buffers are shorter than its frames.
     long_frames: Option<LongFrames>,
+    /// Where RoCEv1 is taken: memory for a packet that came in several buffers.
+    v1: Option<Box<[u8]>>,
     /// The host's changes that were seen, and whether it had a link then, and the sum of its
     /// addresses.
     host_changes: u64,
@@ -93,7 +100,7 @@ pub struct RoceNode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeCounters {
     /// Datagrams that were dropped because their IPv4 header has options, or did not come in one
-    /// piece with the rest.
+    /// piece with the rest; and frames of RoCEv1 without a whole global route header.
     pub without_headers: u64,
     /// Turns in which frames waited because the ring was full, the pool empty, or a turn's 64
     /// frames had left.
@@ -121,6 +128,7 @@ impl RoceNode {
             manager: None,
             ahead,
             long_frames: None,
+            v1: None,
             host_changes: 0,
             has_link: true,
             addresses: 0,
@@ -142,6 +150,25 @@ impl RoceNode {
     #[must_use]
     pub fn with_manager(mut self, config: &CmConfig) -> Self {
         self.manager = Some(Box::new(Manager::new(config)));
+        self
+    }
+
+    /// Takes RoCEv1 too, packets by Ethernet type, if the port has them
+    /// ([`V1_ETHERTYPE`]). [`path_v1`](Self::path_v1) is the way to a peer that speaks it.
+    ///
+    /// ```
+    /// use rdma::port::{RoceNode, V1_ETHERTYPE, subscription};
+    /// use rdma::roce::DeviceConfig;
+    /// use wirepath::prelude::*;
+    ///
+    /// let port = Port::open("memory:v1")?.address([192, 0, 2, 1], 24).log(|_| ());
+    /// let port = port.subscribe(subscription()).ethertype(V1_ETHERTYPE);
+    /// let _port = port.embed(RoceNode::new(&DeviceConfig::default()).with_v1())?;
+    /// # wirepath::Result::<()>::Ok(())
+    /// ```
+    #[must_use]
+    pub fn with_v1(mut self) -> Self {
+        self.v1 = Some(vec![0; self.device.frame_len_max()].into_boxed_slice());
         self
     }
 
@@ -272,6 +299,18 @@ impl RoceNode {
     }
 }
 
+/// The bytes of a frame in one piece: as many whole buffers as fit.
+#[cold]
+fn gather<'a>(frame: &Mbuf, scratch: &'a mut [u8]) -> &'a [u8] {
+    let mut len = 0;
+    for segment in frame.segments() {
+        let Some(room) = scratch.get_mut(len..len + segment.len()) else { break };
+        room.copy_from_slice(segment);
+        len += segment.len();
+    }
+    &scratch[..len]
+}
+
 /// Tells lists of addresses apart.
 fn sum_of(addresses: &[Ipv4Prefix]) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -301,6 +340,16 @@ impl App for RoceNode {
             Some(network) => self.device.receive(cx.now.as_nanos(), network, datagram.payload),
             None => self.counters.without_headers += 1,
         }
+    }
+
+    fn on_frame(&mut self, ethertype: EtherType, frame: &Mbuf, cx: &mut Cx<'_>) -> bool {
+        let Some(scratch) = self.v1.as_mut().filter(|_| ethertype == V1_ETHERTYPE) else { return false };
+        let bytes = if frame.is_linear() { frame.bytes() } else { gather(frame, scratch) };
+        match RoceFrame::parse_grh(bytes) {
+            Ok(RoceFrame { network, roce }) => self.device.receive(cx.now.as_nanos(), network, roce),
+            Err(_) => self.counters.without_headers += 1,
+        }
+        true
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_>) -> Result<(), AppError> {

@@ -1,7 +1,7 @@
 //! The way to a peer by the host of a worker: its route, and the neighbor on it.
 
 use core::fmt;
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use wirepath::pipeline::Cx;
@@ -35,6 +35,9 @@ pub enum PathError {
     Group(Ipv4Addr),
     /// No route leads there.
     NoRoute(Ipv4Addr),
+    /// RoCEv1: routers do not pass it on, and the peer is not on the link; or a GID that is neither
+    /// an IPv4 address nor a link-local one.
+    OffLink(Ipv6Addr),
     /// The neighbor's MAC address is not known, and was not requested: too many requests were sent
     /// just now, which a later turn mends; or the table of neighbors is full, or this port resolves
     /// none.
@@ -52,6 +55,17 @@ impl RoceNode {
     /// [`PathError`].
     pub fn path(&self, destination: Ipv4Addr, cx: &mut Cx<'_>) -> Result<PathState, PathError> {
         path_to(destination, cx)
+    }
+
+    /// The way to a peer by RoCEv1, for a node [`with_v1`](Self::with_v1). A GID that is an IPv4
+    /// address (`::ffff:a.b.c.d`) is resolved as [`path`](Self::path) does it, and ours is the
+    /// source; a link-local one (`fe80::`) has the peer's MAC address in it, and its source is that
+    /// of ours. Both are on the same link.
+    ///
+    /// # Errors
+    /// [`PathError`].
+    pub fn path_v1(&self, gid: Ipv6Addr, cx: &mut Cx<'_>) -> Result<PathState, PathError> {
+        path_to_gid(gid, cx)
     }
 
     /// The way to a multicast group on the link, for an address handle, whose datagrams go to
@@ -96,18 +110,56 @@ pub(super) fn path_to(destination: Ipv4Addr, cx: &mut Cx<'_>) -> Result<PathStat
     Ok(PathState::Known(Path::new(link, Addresses::Ipv4 { source, destination })))
 }
 
+/// The way to `gid` by RoCEv1, whose neighbor is requested where it is not known.
+fn path_to_gid(gid: Ipv6Addr, cx: &mut Cx<'_>) -> Result<PathState, PathError> {
+    let Some(address) = gid.to_ipv4_mapped() else {
+        let destination = mac_of(gid).ok_or(PathError::OffLink(gid))?;
+        let own = cx.host.mac().0;
+        let link = Link { destination, source: own, vlan: vlan(cx)? };
+        return Ok(PathState::Known(Path::new(link, Addresses::Grh { source: gid_of(own), destination: gid })));
+    };
+    if cx.host.route(address).is_some_and(|route| route.gateway.is_some()) {
+        return Err(PathError::OffLink(gid));
+    }
+    Ok(match path_to(address, cx)? {
+        PathState::Known(path) => {
+            let addresses = Addresses::Grh { source: path.addresses.own(), destination: gid };
+            PathState::Known(Path { addresses, ..path })
+        }
+        resolving => resolving,
+    })
+}
+
+/// The link-local GID of a MAC address, with its modified EUI-64 (RFC 4291, appendix A).
+pub(super) const fn gid_of(mac: [u8; 6]) -> Ipv6Addr {
+    let [a, b, c, d, e, f] = mac;
+    Ipv6Addr::from_octets([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+}
+
+/// The MAC address in a link-local GID, which Linux takes for the peer's too (`rdma_get_ll_mac`).
+const fn mac_of(gid: Ipv6Addr) -> Option<[u8; 6]> {
+    match gid.octets() {
+        [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, 0xff, 0xfe, d, e, f] => Some([a ^ 2, b, c, d, e, f]),
+        _ => None,
+    }
+}
+
 /// The Ethernet header of the way between two addresses, where its neighbor is known: that of a
 /// path follows it. Asks nobody.
 pub(super) fn link_between(addresses: Addresses, cx: &Cx<'_>) -> Option<Link> {
-    let Addresses::Ipv4 { destination, .. } = addresses else { return None };
+    let destination = addresses.peer().to_ipv4_mapped()?;
     let Resolution::Station { mac, .. } = cx.host.resolve(destination, cx.now) else { return None };
     Some(Link { destination: mac.0, source: cx.host.mac().0, vlan: None })
 }
 
 /// The way between two addresses, for the connection manager.
 pub(super) fn resolve(addresses: Addresses, cx: &mut Cx<'_>) -> Resolved {
-    let Addresses::Ipv4 { destination, .. } = addresses else { return Resolved::Never };
-    match path_to(destination, cx) {
+    let path = match addresses {
+        Addresses::Ipv4 { destination, .. } => path_to(destination, cx),
+        Addresses::Grh { destination, .. } => path_to_gid(destination, cx),
+        Addresses::Ipv6 { .. } => return Resolved::Never,
+    };
+    match path {
         Ok(PathState::Known(path)) => Resolved::Known(Path { addresses, ..path }),
         Ok(PathState::Resolving(_)) | Err(PathError::NeighborMissing(_)) => Resolved::Wait,
         Err(_) => Resolved::Never,
@@ -162,6 +214,9 @@ impl fmt::Display for PathError {
                 write!(f, "{own} is this host itself: a peer on the same host is reached by a cable of shared memory")
             }
             Self::Group(group) => write!(f, "{group} is a group, and a connection has one peer"),
+            Self::OffLink(gid) => {
+                write!(f, "RoCEv1 reaches peers on the link alone, and {gid} is not there: take RoCEv2 for it")
+            }
             Self::NoRoute(peer) => write!(f, "no route leads to {peer}: add a route for its network"),
             Self::NeighborMissing(hop) => {
                 write!(
@@ -180,6 +235,17 @@ impl core::error::Error for PathError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn link_local_gid_has_the_mac_address_in_it() {
+        let mac = [0x02, 0, 0x5e, 0x10, 0, 0x0a];
+        let gid = gid_of(mac);
+        assert_eq!(gid, "fe80::5eff:fe10:a".parse::<Ipv6Addr>().unwrap());
+        assert_eq!(mac_of(gid), Some(mac));
+        for other in ["fe80::1", "fe80:1::5eff:fe10:a", "2001:db8::5eff:fe10:a"] {
+            assert_eq!(mac_of(other.parse().unwrap()), None, "{other}");
+        }
+    }
 
     #[test]
     fn mtu_is_the_one_that_rxe_takes() {

@@ -1,6 +1,6 @@
 //! Two nodes on a wire of plain memory.
 
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 
 use wirepath::device::memory::{MemoryConfig, MemoryDevice, pair};
 use wirepath::pipeline::{App, AppError, Cx, Datagram, UdpOptions};
@@ -8,7 +8,7 @@ use wirepath::port::{EmbeddedPort, Port, udp};
 use wirepath::proto::{ConsumerId, HostEvent, Ipv4Prefix};
 use wirepath::wire::MacAddr;
 
-use super::{Mbufs, PathError, PathState, RoceNode, group_subscription, subscription};
+use super::{Mbufs, PathError, PathState, RoceNode, V1_ETHERTYPE, group_subscription, subscription};
 use crate::provider::Provider;
 use crate::roce::*;
 use crate::wire::opcode::Transport;
@@ -32,8 +32,12 @@ struct End {
 
 impl End {
     fn new(device: MemoryDevice, address: Ipv4Addr) -> Self {
+        Self::with(device, address, RoceNode::new(&DeviceConfig::default()))
+    }
+
+    fn with(device: MemoryDevice, address: Ipv4Addr, node: RoceNode) -> Self {
         let port = Port::over(device).address(address, 24).log(|_| ()).subscribe(subscription());
-        let mut port = port.embed(RoceNode::new(&DeviceConfig::default())).unwrap();
+        let mut port = port.ethertype(V1_ETHERTYPE).embed(node).unwrap();
         let device = port.app_mut().device_mut();
         let pd = device.create_pd().unwrap();
         let cq = device.create_cq(16).unwrap();
@@ -57,6 +61,10 @@ impl End {
 
     fn path(&mut self, to: Ipv4Addr) -> Result<PathState, PathError> {
         self.port.with_app(|node, cx| node.path(to, cx))
+    }
+
+    fn path_v1(&mut self, to: Ipv6Addr) -> Result<PathState, PathError> {
+        self.port.with_app(|node, cx| node.path_v1(to, cx))
     }
 
     fn connect(&mut self, path: Path, peer: &Self) {
@@ -86,7 +94,61 @@ fn ends() -> ([End; 2], [Path; 2]) {
 
 #[test]
 fn write_crosses_two_ports_and_completes() {
-    let ([mut near, mut far], paths) = ends();
+    let (ends, paths) = ends();
+    check_write(ends, paths);
+}
+
+/// The GIDs of IPv4 addresses, and link-local ones, by which no neighbor is asked for.
+#[test]
+fn write_crosses_two_ports_by_roce_version_1() {
+    for by_mac in [false, true] {
+        let (near, far) = pair("v1", MemoryConfig::default());
+        let node = || RoceNode::new(&DeviceConfig::default()).with_v1();
+        let mut ends = [End::with(near, US, node()), End::with(far, PEER, node())];
+        let macs = ends.each_mut().map(|end| end.port.with_app(|_, cx| cx.host.mac().0));
+        let gids = if by_mac { macs.map(super::path::gid_of) } else { [US, PEER].map(|ip| ip.to_ipv6_mapped()) };
+        let paths = (0..TURNS).find_map(|_| {
+            let paths = [ends[0].path_v1(gids[1]).unwrap(), ends[1].path_v1(gids[0]).unwrap()];
+            for end in &mut ends {
+                end.port.poll();
+            }
+            if let [PathState::Known(near), PathState::Known(far)] = paths { Some([near, far]) } else { None }
+        });
+        let paths = paths.expect("both ways");
+        assert_eq!(paths[0].addresses, Addresses::Grh { source: gids[0], destination: gids[1] });
+        check_write(ends, paths);
+    }
+}
+
+#[test]
+fn frames_of_roce_version_1_are_counted_where_nobody_takes_them() {
+    let (near, far) = pair("no v1", MemoryConfig::default());
+    let mut near = End::with(near, US, RoceNode::new(&DeviceConfig::default()).with_v1());
+    let mut far = End::new(far, PEER);
+    let mac = far.port.with_app(|_, cx| cx.host.mac().0);
+    let Ok(PathState::Known(path)) = near.path_v1(super::path::gid_of(mac)) else { panic!("a GID with the address") };
+    near.connect(path, &far);
+    let remote = Remote { address: far.mr.address, rkey: far.mr.key };
+    let request = SendRequest::new(1, SendOperation::Write(remote), Data::Inline(b"tick"));
+    near.port.app_mut().device_mut().post_send(near.qp, &request).unwrap();
+    near.port.poll();
+    far.port.poll();
+    let dropped = |end: &End| end.port.counters().count("worker0/ethernet/drop/unknown_ethertype");
+    assert_eq!((dropped(&near), dropped(&far)), (Some(0), Some(1)));
+}
+
+#[test]
+fn peer_behind_a_router_or_without_a_link_local_gid_has_no_way_by_roce_version_1() {
+    let (near, _far) = pair("off link", MemoryConfig::default());
+    let port = Port::over(near).address(US, 24).route(Ipv4Prefix::ALL, PEER).log(|_| ());
+    let mut port = port.embed(RoceNode::new(&DeviceConfig::default()).with_v1()).unwrap();
+    for gid in ["::ffff:198.51.100.1", "2001:db8::1", "fe80::1"] {
+        let gid = gid.parse().unwrap();
+        assert_eq!(port.with_app(|node, cx| node.path_v1(gid, cx)), Err(PathError::OffLink(gid)));
+    }
+}
+
+fn check_write([mut near, mut far]: [End; 2], paths: [Path; 2]) {
     near.connect(paths[0], &far);
     far.connect(paths[1], &near);
     let bytes: Vec<u8> = (0..LEN).map(|at| (at * 7) as u8).collect();

@@ -71,7 +71,8 @@ impl<'a> RoceFrame<'a> {
         Ok(Self { network: Network::Ipv6(ip, udp), roce })
     }
 
-    fn parse_grh(bytes: &'a [u8]) -> Result<Self, FrameError> {
+    /// The packet of RoCEv1 behind an Ethernet header.
+    pub(crate) fn parse_grh(bytes: &'a [u8]) -> Result<Self, FrameError> {
         let (grh, roce) = parse_v6(bytes)?;
         if grh[6] != 0x1b {
             return Err(FrameError::Other);

@@ -275,10 +275,12 @@ fn node_of(machine: &Machine, cores: &CpuList) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::net::Ipv4Addr;
 
     use super::*;
     use crate::counters::Block;
     use crate::device::memory::{MemoryConfig, pair};
+    use crate::time::Instant;
 
     #[test]
     fn pool_is_on_the_node_of_the_threads_cores_where_that_is_one_of_several() {
@@ -315,6 +317,19 @@ mod tests {
         let mapping = usual.pool().region().mapping().expect("it is mapped");
         assert!(mapping.locked() || mapping.lock_warning().is_some(), "it was asked for");
         assert!(build(|builder| builder.buffers(7_000)).0.pool().capacity() >= 7_000);
+    }
+
+    /// The network of each address is a route, beside those that were named.
+    #[test]
+    fn host_has_room_for_each_address_and_each_route() {
+        let (mut near, _far) = pair("wire", MemoryConfig::default());
+        let prefix = |text: &str| text.parse().unwrap();
+        let builder = Worker::builder(&mut near).unwrap().address(prefix("10.0.0.2/24")).address(prefix("10.0.1.2/24"));
+        let builder = builder.route(prefix("0.0.0.0/0"), Ipv4Addr::new(10, 0, 0, 1));
+        let mut worker = builder.build((), &Block::heap().scope("worker0")).unwrap();
+        let far = Ipv4Addr::new(192, 0, 2, 1);
+        let gateway = worker.with_app(Instant::from_nanos(1), |(), cx| cx.host.route(far)?.gateway);
+        assert_eq!(gateway, Some(Ipv4Addr::new(10, 0, 0, 1)));
     }
 
     #[cfg(feature = "af-xdp")]

@@ -11,7 +11,7 @@ use crate::device::af_xdp::AfXdpConfig;
 use crate::pipeline::ChecksumPolicy;
 use crate::pipeline::tcp::{TcpConfig, TcpSockets};
 use crate::proto::Ipv4Prefix;
-use crate::wire::{IgmpVersion, MacAddr, Protocol, VlanTags};
+use crate::wire::{EtherType, IgmpVersion, MacAddr, Protocol, VlanTags};
 use crate::worker::topology::Machine;
 
 /// The interface, its owner, and the flows it receives.
@@ -37,6 +37,10 @@ pub struct LiveConfig {
     /// The flows to receive. The applications join and bind the same groups and ports at their
     /// sockets. By default none.
     pub flows: Vec<FlowSpec>,
+    /// Protocols beside IPv4 whose frames come to
+    /// [`App::on_frame`](crate::pipeline::App::on_frame), on all queues. The kernel gets none of
+    /// them then. By default none.
+    pub ethertypes: Vec<EtherType>,
     /// The VLAN tags of a host of our own: it receives only frames with these tags, and sends all
     /// its frames with them. Two tags for a VLAN within a provider's (QinQ). [`VlanTags::NONE`] for
     /// untagged frames, and if the kernel owns the interface. By default [`VlanTags::NONE`].
@@ -147,6 +151,7 @@ impl LiveConfig {
             igmp: IgmpMode::Kernel,
             igmp_version_min: IgmpVersion::V1,
             flows: Vec::new(),
+            ethertypes: Vec::new(),
             vlan: VlanTags::NONE,
             tcp: None,
             checksum: None,

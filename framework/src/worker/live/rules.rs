@@ -17,8 +17,9 @@ pub(super) fn rules(config: &LiveConfig, addresses: &[Ipv4Prefix], idx: u16) -> 
             CaptureMode::Needed => needed(config, addresses, idx),
         },
     };
-    if config.igmp == IgmpMode::Worker && !rules.contains(&Rule::ALL) {
-        rules.push(Rule::igmp());
+    if !rules.contains(&Rule::ALL) {
+        rules.extend((config.igmp == IgmpMode::Worker).then(Rule::igmp));
+        rules.extend(config.ethertypes.iter().map(|&ethertype| all_of(ethertype)));
     }
     on_vlan(config, &mut rules);
     let mut unique: Vec<Rule> = Vec::new();
@@ -73,7 +74,11 @@ fn whole_group(flow: &FlowSpec) -> Rule {
 }
 
 fn all_to(destination: Ipv4Addr) -> Rule {
-    Rule { ethertype: Some(EtherType::IPV4), ..Rule::ALL }.to(destination)
+    all_of(EtherType::IPV4).to(destination)
+}
+
+fn all_of(ethertype: EtherType) -> Rule {
+    Rule { ethertype: Some(ethertype), ..Rule::ALL }
 }
 
 fn destinations(flow: &FlowSpec, addresses: &[Ipv4Prefix]) -> Vec<Ipv4Addr> {
@@ -125,6 +130,14 @@ mod tests {
     fn igmp_comes_to_us_where_we_speak_it() {
         let config = LiveConfig { igmp: IgmpMode::Worker, ..LiveConfig::new("eth1") };
         check(&config, 0, &["igmp"]);
+    }
+
+    #[test]
+    fn protocol_beside_ipv4_comes_to_us_where_it_is_asked_for() {
+        let config = LiveConfig { ethertypes: vec![EtherType(0x8915)], ..LiveConfig::new("eth1") };
+        check(&config, 0, &["0x8915"]);
+        let all = DedicatedHost { takes: CaptureMode::Everything, ..DedicatedHost::default() };
+        check(&config.dedicated(all), 0, &["all frames"]);
     }
 
     #[test]
