@@ -179,11 +179,15 @@ impl Answers {
         places.find(|place| self.resources[*place].is_pending())
     }
 
-    /// The next answer is that of an atomic operation.
+    /// The next answer waits for no pace: that of an atomic operation, or the first packet of a
+    /// READ's that the peer has asked for again.
     #[cold]
-    fn begins_with_atomic(&self) -> bool {
-        let next = self.first_pending().map(|place| &self.resources[place].data);
-        matches!(next, Some(ResourceData::Atomic { .. }))
+    fn begins_at_once(&self) -> bool {
+        let next = self.first_pending().map(|place| &self.resources[place]);
+        next.is_some_and(|resource| match resource.data {
+            ResourceData::Atomic { .. } => true,
+            _ => resource.is_replay && resource.next == resource.first,
+        })
     }
 
     /// Goes on behind a packet of a resource.
@@ -229,11 +233,13 @@ impl Qp {
     /// acknowledgments behind it. The answer of an atomic operation is an acknowledgment with eight
     /// bytes more, and does not wait where it is the next: at the least rate it would come behind
     /// the peer's last try. Behind a READ's data it waits for that, because answers go in order.
+    /// For the same reason a READ that comes again has one packet at once: with it all tries of the
+    /// peer begin anew.
     #[inline]
     pub(super) fn has_answer(&self) -> bool {
         match self.answers.pending {
             0 => self.answers.acknowledgment.is_some(),
-            _ => !self.waits_for_pace() || self.answers.begins_with_atomic(),
+            _ => !self.waits_for_pace() || self.answers.begins_at_once(),
         }
     }
 

@@ -115,8 +115,9 @@ fn slowest_pace_uses_up_no_retry() {
     assert!(pair.now > begun + 1_000_000, "{} ns", pair.now - begun);
 }
 
-#[test]
-fn answers_of_atomic_operations_leave_at_once_at_the_slowest_pace() {
+/// A pair of which `a` sends at the slowest pace, 10 Mbit/s, and has sent the first packet of a
+/// WRITE, behind which all others wait for 0.9 ms.
+fn pair_at_the_slowest_pace() -> Pair {
     let mut pair = Pair::new();
     send_marked(&mut pair);
     let notification = pair.b.frame(pair.now).unwrap();
@@ -127,10 +128,15 @@ fn answers_of_atomic_operations_leave_at_once_at_the_slowest_pace() {
     pair.finish();
     let (remote, sge) = (pair.b.remote(0), pair.a.sge(0, 4_000));
     pair.a.post(2, SendOperation::Write(remote), sge);
-    // The first packet, behind which the next waits.
     let first = pair.a.frame(pair.now).unwrap();
     pair.b.receive(pair.now, &first);
     assert_eq!(pair.a.frame(pair.now), None, "paced");
+    pair
+}
+
+#[test]
+fn answers_of_atomic_operations_leave_at_once_at_the_slowest_pace() {
+    let mut pair = pair_at_the_slowest_pace();
     let (remote, sge) = (pair.a.remote(0), pair.b.sge(0, 8));
     for wr_id in 1..=3 {
         pair.b.post(wr_id, SendOperation::FetchAdd { remote, add: 1 }, sge);
@@ -141,6 +147,22 @@ fn answers_of_atomic_operations_leave_at_once_at_the_slowest_pace() {
     }
     assert_eq!(pair.b.completions(), [1, 2, 3].map(|wr_id| (wr_id, Status::Success)));
     assert_eq!(pair.a.frame(pair.now), None, "they do not let requests go earlier");
+}
+
+#[test]
+fn read_that_comes_again_has_one_packet_at_once_at_the_slowest_pace() {
+    let mut pair = pair_at_the_slowest_pace();
+    let (remote, sge) = (pair.a.remote(0), pair.b.sge(0, 3_000));
+    pair.b.post(1, SendOperation::Read(remote), sge);
+    let request = pair.b.frame(pair.now).unwrap();
+    pair.a.receive(pair.now, &request);
+    assert_eq!(pair.a.frame(pair.now), None, "paced");
+    pair.a.receive(pair.now, &request);
+    let answer = pair.a.frame(pair.now).expect("a packet, before the peer's tries end");
+    pair.b.receive(pair.now, &answer);
+    assert_eq!(pair.a.frame(pair.now), None, "the others are paced");
+    pair.finish();
+    assert_eq!((pair.b.completions(), pair.a.state()), (vec![(1, Status::Success)], QpState::Rts));
 }
 
 #[test]
