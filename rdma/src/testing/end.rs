@@ -3,10 +3,11 @@
 
 use core::net::Ipv4Addr;
 
+use super::memory::GUARD;
 use super::random::Random;
 use crate::provider::Provider;
 use crate::roce::{Access, Addresses, Binding, Buffer, CqHandle, Data, Destination, Device, DeviceConfig, Link};
-use crate::roce::{Mr, Mtu, Mw, Path, PdHandle, QpAttributes, QpHandle, QpOptions, Region};
+use crate::roce::{Mr, Mtu, Mw, Path, PdHandle, QpAttributes, QpHandle, QpOptions, QpState, Region};
 use crate::roce::{RoceFrame, SendOperation, SendRequest, Sge, SrqHandle, Status};
 use crate::wire::opcode::Transport;
 use crate::wire::packet::Packet;
@@ -48,6 +49,8 @@ pub(super) struct Shared {
     mr: Mr,
     /// By their slots.
     is_posted: [bool; SHARED_DEPTH],
+    /// None of it can have bytes of a message that was dropped.
+    pub(super) is_clean: bool,
 }
 
 /// A connection, or two queue pairs that send each other datagrams.
@@ -68,6 +71,8 @@ pub(super) struct Connection {
     pub(super) psn: Psn,
     /// Where datagrams go.
     pub(super) destination: Option<Destination>,
+    /// Each request has a completion, wanted or not.
+    pub(super) signals_all: bool,
     /// What `remote` was when its registration ended.
     pub(super) frozen: Option<Vec<u8>>,
     pub(super) is_destroyed: bool,
@@ -79,8 +84,23 @@ pub(super) struct Agreement {
     pub(super) reads: u8,
     pub(super) timeout: u8,
     pub(super) rnr_timer: u8,
+    pub(super) rnr_retry: u8,
     /// Peers reach memory through windows, over reliable connections.
     pub(super) windows: bool,
+}
+
+/// A piece of memory as one piece, or as two or three.
+pub(super) fn pieces(whole: Sge, count: u32) -> Vec<Sge> {
+    let part = whole.len / 3;
+    let cuts = match count % 3 {
+        _ if part == 0 => vec![whole.len],
+        0 => vec![whole.len],
+        1 => vec![part, whole.len],
+        _ => vec![part, 2 * part, whole.len],
+    };
+    let begins = [0].into_iter().chain(cuts.clone());
+    let piece = |(from, to): (u32, u32)| Sge { address: whole.address + u64::from(from), len: to - from, ..whole };
+    begins.zip(cuts).map(piece).collect()
 }
 
 /// The byte `at` of memory that nobody writes.
@@ -94,7 +114,8 @@ impl End {
         let config = DeviceConfig { unacknowledged_packets, key_seed: 1, ..DeviceConfig::default() };
         let mut device = Device::new(&config);
         let pd = device.create_pd().expect("room for a domain");
-        let shared = (random.below(4) == 0).then(|| Shared::new(&mut device, pd));
+        let is_clean = !transports.contains(&Transport::Uc);
+        let shared = (random.below(4) == 0).then(|| Shared::new(&mut device, pd, is_clean));
         let srq = shared.as_ref().map(|shared| shared.srq);
         let connection = |with: &Transport| Connection::new(random, &mut device, pd, *with, srq);
         let connections = transports.iter().map(connection).collect();
@@ -119,6 +140,7 @@ impl End {
             sq_psn: Some(connection.psn),
             max_rd_atomic: Some(with.reads),
             retry_cnt: Some(TRIES as u8 - 1),
+            rnr_retry: Some(with.rnr_retry),
             timeout: Some(with.timeout),
             ..QpAttributes::connection(path, peer.0)
         };
@@ -169,6 +191,21 @@ impl End {
         }
     }
 
+    /// Leads a queue pair back to RESET, and draws the number of its next first packet, so far from
+    /// all before that none of these is taken for a new one.
+    pub(super) fn reset(&mut self, random: &mut Random, idx: usize) {
+        let connection = &mut self.connections[idx];
+        self.device.modify_qp(connection.qp, &QpAttributes::to(QpState::Reset)).expect("a step from any state");
+        connection.psn = connection.psn.plus((1 << 20) + random.below(14 << 20) as u32);
+    }
+
+    /// A receive that was given back may have bytes of a message that did not come to its end.
+    pub(super) fn soil_shared(&mut self) {
+        if let Some(shared) = &mut self.shared {
+            shared.is_clean = false;
+        }
+    }
+
     pub(super) fn destroy(&mut self, idx: usize) {
         let connection = &mut self.connections[idx];
         connection.is_destroyed = self.device.destroy_qp(connection.qp).is_ok();
@@ -190,6 +227,7 @@ impl Connection {
         let bindable = all | Access::MW_BIND;
         let remote_mr = device.register(pd, Region::from(&remote), bindable).expect("room for a region");
         let local_mr = device.register(pd, Region::from(&local), Access::LOCAL_WRITE).expect("room for a region");
+        let signals_all = random.below(2) == 0;
         let options = QpOptions {
             transport,
             pd,
@@ -198,7 +236,7 @@ impl Connection {
             send_depth: DEPTH as u32,
             recv_depth: DEPTH as u32,
             srq,
-            signals_all: true,
+            signals_all,
         };
         let qp = device.create_qp(&options).expect("room for a queue pair");
         // Some wrap at once, some do soon.
@@ -218,6 +256,7 @@ impl Connection {
             local_mr,
             psn,
             destination: None,
+            signals_all,
             frozen: None,
             is_destroyed: false,
         }
@@ -233,12 +272,12 @@ impl Connection {
 }
 
 impl Shared {
-    fn new(device: &mut Device, pd: PdHandle) -> Self {
+    fn new(device: &mut Device, pd: PdHandle, is_clean: bool) -> Self {
         let srq = device.create_srq(pd, SHARED_DEPTH as u32).expect("room for a queue");
         let memory = Buffer::zeroed(SHARED_DEPTH * SLOT);
         let region = Region::from(&memory);
         let mr = device.register(pd, region, Access::LOCAL_WRITE).expect("room for a region");
-        Self { srq, memory, mr, is_posted: [false; SHARED_DEPTH] }
+        Self { srq, memory, mr, is_posted: [false; SHARED_DEPTH], is_clean }
     }
 
     /// Posts a receive, if there is room.
@@ -246,8 +285,15 @@ impl Shared {
         let Some(slot) = self.is_posted.iter().position(|is_posted| !is_posted) else { return };
         let address = self.mr.address + (slot * SLOT) as u64;
         let sge = Sge { address, len: SLOT as u32, lkey: self.mr.key };
-        let posted = device.post_srq_recv(self.srq, 1 << 32 | slot as u64, &[sge]);
+        self.memory.write(slot * SLOT, &[GUARD; SLOT]);
+        let posted = device.post_srq_recv(self.srq, 1 << 32 | slot as u64, &pieces(sge, slot as u32));
         self.is_posted[slot] = posted.is_ok();
+    }
+
+    /// Receives that are neither complete nor in the queue: of messages that have begun.
+    pub(super) fn in_use(&self, device: &Device) -> usize {
+        let posted = self.is_posted.iter().filter(|is_posted| **is_posted).count();
+        posted - device.srq_len(self.srq).expect("a shared queue") as usize
     }
 
     /// A receive is complete; returns where its memory begins, if it was posted.

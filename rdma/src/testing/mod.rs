@@ -2,15 +2,17 @@
 //! frames, while memory and queue pairs go away under traffic; all drawn from a seed: reliable and
 //! unreliable connections, datagrams, receives of a connection or of all of an end, and in a
 //! seventh of the seeds windows instead of regions, which the last message of a peer invalidates.
+//! Some connections are led to RESET and made anew, while packets of before are under way.
 //!
 //! ```text
 //!  seed ─▶ World: two ends, some connections, a wire
 //!            └─▶ Flow: the requests of one end on one connection, and what must become of each
 //! ```
 //!
-//! A run fails where memory or completions differ from the model, where an atomic operation is
-//! executed twice, or where a connection that nobody broke does not complete all. One may end for
-//! lack of retries only where the wire lost or damaged a frame of each try.
+//! A run fails where a byte of memory or a completion differs from the model, where an atomic
+//! operation is executed twice, where a receive vanishes, or where a connection that nobody broke
+//! does not complete all. One may end for lack of retries only where the wire lost or damaged a
+//! frame of each try, and one that was broken only with a status of that.
 //!
 //! [`Mirrored`] is a log and its copy in the memory of another device.
 //!
@@ -23,6 +25,7 @@ mod connecting;
 mod end;
 mod flow;
 mod hostile;
+mod memory;
 mod mirrored;
 mod random;
 mod ring;
@@ -54,7 +57,7 @@ mod tests {
             .collect();
         assert!(failed.is_empty(), "{} of {SEEDS} seeds failed:\n{}", failed.len(), failed.join("\n"));
         let much = sum.retransmits > SEEDS && sum.duplicates > SEEDS && sum.rnr_naks > SEEDS && sum.icrc_errors > SEEDS;
-        let some = sum.failures > SEEDS / 10 && sum.exhausted > 0;
+        let some = sum.failures > SEEDS / 10 && sum.exhausted > 0 && sum.rnr_exhausted > 0 && sum.restarts > 0;
         let all = sum.unreliable > SEEDS && sum.shared > SEEDS && sum.invalidated > SEEDS / 20;
         assert!(much && some && all, "little happened: {sum:?}");
     }
@@ -62,8 +65,8 @@ mod tests {
     /// Seeds that failed once.
     #[test]
     fn seeds_that_failed_before_pass() {
-        // The answers of atomic operations were paced, and came behind the last try.
-        const SEEDS: [u64; 1] = [2110];
+        // The answers of READs were paced, and came behind the last try.
+        const SEEDS: [u64; 1] = [8150];
         for seed in SEEDS {
             run_seed(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         }

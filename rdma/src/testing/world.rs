@@ -32,6 +32,11 @@ pub struct Summary {
     pub failures: u64,
     /// Of these, connections that failed because the wire lost all tries of a packet.
     pub exhausted: u64,
+    /// Of these, connections that failed because a peer had no receive at any of the tries.
+    pub rnr_exhausted: u64,
+    /// Connections that were made anew between the same queue pairs, while packets of before were
+    /// under way.
+    pub restarts: u64,
 }
 
 impl Summary {
@@ -48,8 +53,13 @@ impl Summary {
         self.icrc_errors += other.icrc_errors;
         self.failures += other.failures;
         self.exhausted += other.exhausted;
+        self.rnr_exhausted += other.rnr_exhausted;
+        self.restarts += other.restarts;
     }
 }
+
+/// `rnr_retry` of retries without end.
+const FOR_EVER: u8 = 7;
 
 struct World {
     random: Random,
@@ -63,6 +73,8 @@ struct World {
     losses: [Vec<u32>; 2],
     /// Connections of which the wire lost all tries of a packet.
     exhausted: Vec<bool>,
+    /// What both ends of each connection agree on.
+    with: Agreement,
     /// When programs post next, and how many requests each flow has.
     programs_at: u64,
     requests: usize,
@@ -77,9 +89,46 @@ struct World {
 /// A connection that breaks.
 struct Break {
     at: u64,
+    /// By the end whose memory or queue pair goes away.
+    end: usize,
     connection: usize,
-    how: u64,
+    how: How,
     is_done: bool,
+}
+
+/// What goes away.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// The memory that the peer reaches.
+    RemoteMemory,
+    /// The memory of requests and receives.
+    LocalMemory,
+    /// The queue pair.
+    QueuePair,
+    /// The queue pair's state: it is in ERR.
+    State,
+    /// The wire, which is everybody's.
+    Wire,
+    /// What both queue pairs know: they are connected anew.
+    Connection,
+}
+
+impl How {
+    const ALL: [Self; 6] =
+        [Self::RemoteMemory, Self::LocalMemory, Self::QueuePair, Self::State, Self::Wire, Self::Connection];
+
+    /// How the first request that fails may fail, at the end where it happened and at the other.
+    const fn statuses(self, is_there: bool) -> &'static [Status] {
+        match (self, is_there) {
+            // A refusal may be lost, and is not said again.
+            (Self::RemoteMemory, false) => &[Status::RemoteAccess, Status::RetryExceeded],
+            (Self::LocalMemory, false) => &[Status::RemoteOperation, Status::RetryExceeded],
+            (Self::LocalMemory, true) => &[Status::LocalProtection, Status::Flushed],
+            (Self::RemoteMemory | Self::State, true) => &[Status::Flushed],
+            (Self::QueuePair | Self::State, false) | (Self::Wire, _) => &[Status::RetryExceeded],
+            (Self::QueuePair, true) | (Self::Connection, _) => &[],
+        }
+    }
 }
 
 /// Runs a seed.
@@ -110,6 +159,7 @@ impl World {
             reads: 1 + random.below(4) as u8,
             timeout: 5 + random.below(4) as u8,
             rnr_timer: 1 + random.below(10) as u8,
+            rnr_retry: if random.below(4) == 0 { random.below(7) as u8 } else { FOR_EVER },
             windows: seed % 7 == 5,
         };
         for idx in 0..count {
@@ -120,10 +170,13 @@ impl World {
             ends[0].connect(idx, 0, b, &with);
             ends[1].connect(idx, 1, a, &with);
         }
+        // A window is bound to a queue pair in a state, and a new connection would need a new one.
+        let ways = How::ALL.len() as u64 - u64::from(with.windows);
         let broken = (random.below(3) == 0).then(|| Break {
             at: random.below(1_000_000),
+            end: random.below(2) as usize,
             connection: random.below(count as u64) as usize,
-            how: random.below(5),
+            how: How::ALL[random.below(ways) as usize],
             is_done: false,
         });
         let flows = [(); 2].map(|()| (0..count).map(|_| Flow::default()).collect());
@@ -140,6 +193,7 @@ impl World {
             wire,
             losses: [vec![0; count], vec![0; count]],
             exhausted: vec![false; count],
+            with,
             programs_at: 0,
             requests,
             receives,
@@ -158,7 +212,7 @@ impl World {
         };
         self.now = self.now.max(next);
         if broken.is_some_and(|at| at <= self.now) {
-            self.break_connection();
+            self.break_connection()?;
         }
         while let Some(flight) = self.wire.arrive(self.now) {
             if let Ok(frame) = RoceFrame::parse(&flight.frame) {
@@ -220,7 +274,9 @@ impl World {
         for (end, other) in [(0, 1), (1, 0)] {
             for (idx, flow) in self.flows[other].iter().enumerate() {
                 let is_reliable = self.ends[end].connections[idx].transport == Transport::Rc;
-                if is_reliable && flow.posted() == self.requests && flow.is_complete() {
+                // What is under way of one that failed may not have come for the first time.
+                let has_succeeded = flow.failure.is_none() && flow.is_complete();
+                if is_reliable && has_succeeded && flow.posted() == self.requests {
                     self.ends[end].freeze(idx);
                 }
             }
@@ -228,20 +284,43 @@ impl World {
     }
 
     /// Memory, a queue pair or the wire goes away.
-    fn break_connection(&mut self) {
-        let Some(Break { connection, how, is_done, .. }) = &mut self.broken else { return };
+    fn break_connection(&mut self) -> Result<(), String> {
+        let Some(Break { connection, end, how, is_done, .. }) = &mut self.broken else { return Ok(()) };
         *is_done = true;
-        let end = &mut self.ends[0];
+        let (connection, end) = (*connection, &mut self.ends[*end]);
         match how {
-            0 => end.freeze(*connection),
-            1 => end.destroy(*connection),
-            2 => {
-                let qp = end.connections[*connection].qp;
+            How::RemoteMemory => end.freeze(connection),
+            How::LocalMemory => drop(end.device.deregister(end.connections[connection].local_mr.handle)),
+            How::QueuePair => {
+                end.destroy(connection);
+                end.soil_shared();
+            }
+            How::State => {
+                let qp = end.connections[connection].qp;
                 end.device.modify_qp(qp, &QpAttributes::to(QpState::Err)).expect("a step from any state");
             }
-            3 => drop(end.device.deregister(end.connections[*connection].local_mr.handle)),
-            _ => self.wire.cut(),
+            How::Wire => self.wire.cut(),
+            How::Connection => return self.restart(connection),
         }
+        Ok(())
+    }
+
+    /// Connects the two queue pairs anew, as programs do after a fault.
+    fn restart(&mut self, idx: usize) -> Result<(), String> {
+        for end in &mut self.ends {
+            end.reset(&mut self.random, idx);
+            end.soil_shared();
+        }
+        let peers = [1, 0].map(|end: usize| (self.ends[end].connections[idx].qpn, self.ends[end].connections[idx].psn));
+        for (end, to) in peers.into_iter().enumerate() {
+            let (own, peer) = (&self.ends[end].connections[idx], &self.ends[1 - end].connections[idx]);
+            let flow = &mut self.flows[end][idx];
+            flow.restart(own, peer).map_err(|why| format!("behind RESET, end {end}, connection {idx}: {why}"))?;
+            self.losses[end][idx] = 0;
+            self.ends[end].connect(idx, end as u8, to, &self.with);
+        }
+        self.exhausted[idx] = false;
+        Ok(())
     }
 
     fn transmit(&mut self) {
@@ -272,7 +351,15 @@ impl World {
                         let losses = 1 + core::mem::take(&mut self.losses[end][idx]);
                         let is_at_end = done.status == Status::RetryExceeded;
                         self.exhausted[idx] |= is_at_end && losses >= TRIES;
-                        self.flows[end][idx].complete(&done, own, peer)
+                        let had_failed = self.flows[end][idx].failure.is_some();
+                        let result = self.flows[end][idx].complete(&done, own, peer);
+                        if !had_failed
+                            && self.flows[end][idx].failure.is_some_and(|status| !self.may_end_with(end, idx, status))
+                        {
+                            Err(format!("{done:?} has no reason"))
+                        } else {
+                            result
+                        }
                     } else {
                         self.flows[other][idx].receive(&done, own, shared)
                     };
@@ -302,7 +389,11 @@ impl World {
                 if peer.has_thawed() {
                     return Err(name("memory changed that nobody may write"));
                 }
-                flow.check_end(peer).map_err(|why| name(&why))?;
+                flow.check_end(own, peer).map_err(|why| name(&why))?;
+                let peer_state = self.ends[other].device.qp_state(peer.qp);
+                if peer_state == Some(QpState::Err) && self.ends[other].shared.is_none() && !flow.has_all_receives() {
+                    return Err(name("receives of a queue pair in ERR were not flushed"));
+                }
                 summary.requests += flow.posted() as u64;
                 let is_unreliable = own.transport != Transport::Rc;
                 summary.unreliable += u64::from(is_unreliable) * flow.received();
@@ -320,13 +411,64 @@ impl World {
             summary.packets += counters.packets_tx;
             summary.icrc_errors += counters.icrc_errors;
         }
-        summary.exhausted = self.exhausted.iter().map(|is_it| u64::from(*is_it)).sum();
+        for (idx, is_exhausted) in self.exhausted.iter().enumerate() {
+            summary.exhausted += u64::from(*is_exhausted);
+            let has_no_receive = |flows: &Vec<Flow>| flows[idx].failure == Some(Status::RnrRetryExceeded);
+            summary.rnr_exhausted += u64::from(self.flows.iter().any(has_no_receive));
+        }
+        let is_restart = |broken: &Break| broken.how == How::Connection && broken.is_done;
+        summary.restarts = u64::from(self.broken.as_ref().is_some_and(is_restart));
+        self.check_shared()?;
         Ok(summary)
     }
 
+    /// No receive of a shared queue is lost: those that are not there are in use by queue pairs whose
+    /// message has not come to its end.
+    fn check_shared(&self) -> Result<(), String> {
+        for (end, other) in [(0, 1), (1, 0)] {
+            let Some(shared) = &self.ends[end].shared else { continue };
+            let device = &self.ends[end].device;
+            let may_wait = |idx: &usize| {
+                let connection = &self.ends[end].connections[*idx];
+                let has_ended =
+                    self.flows[other][*idx].failure.is_some() || self.ends[other].connections[*idx].is_destroyed;
+                matches!(device.qp_state(connection.qp), Some(QpState::Rts | QpState::Sqe))
+                    && (has_ended || connection.transport == Transport::Uc)
+            };
+            let (in_use, most) = (shared.in_use(device), (0..self.exhausted.len()).filter(may_wait).count());
+            if in_use > most {
+                return Err(format!(
+                    "at the end, end {end}: {in_use} shared receives are nowhere, and {most} may be in use"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     fn may_fail(&self, idx: usize) -> bool {
-        // The wire is everybody's.
-        let is_broken = |broken: &Break| broken.connection == idx || broken.how == 4;
-        self.exhausted[idx] || self.broken.as_ref().is_some_and(is_broken)
+        let is_broken = |broken: &Break| broken.how != How::Connection && broken.concerns(idx);
+        let has_no_receive = (0..2).any(|end| self.flows[end][idx].failure == Some(Status::RnrRetryExceeded));
+        self.exhausted[idx] || has_no_receive || self.broken.as_ref().is_some_and(is_broken)
+    }
+
+    /// True if the first request of a flow that fails may fail like this.
+    fn may_end_with(&self, end: usize, idx: usize, status: Status) -> bool {
+        let is_by_break = |broken: &Break| {
+            broken.is_done && broken.concerns(idx) && broken.how.statuses(end == broken.end).contains(&status)
+        };
+        let is_other_silent = self.flows[1 - end][idx].failure.is_some();
+        let is_by_itself = match status {
+            Status::RetryExceeded => self.exhausted[idx] || is_other_silent,
+            Status::RnrRetryExceeded => self.with.rnr_retry != FOR_EVER,
+            _ => false,
+        };
+        let is_reliable = self.ends[end].connections[idx].transport == Transport::Rc;
+        is_reliable && is_by_itself || self.broken.as_ref().is_some_and(is_by_break)
+    }
+}
+
+impl Break {
+    fn concerns(&self, idx: usize) -> bool {
+        self.connection == idx || self.how == How::Wire
     }
 }

@@ -183,7 +183,7 @@ fn reach(from: u64, seeds: u64) -> Vec<u64> {
     let (sum, failed) = sum.into_inner().expect("nobody panics with the sum in hand");
     println!(
         "sim: {seeds} wires of RDMA, {} failed; {} requests, {} messages over UC and UD, {} into shared receives, {} \
-         packets, {} sent again, {} connections broken; {:.1} s",
+         packets, {} sent again, {} connections broken, {} made anew; {:.1} s",
         failed.len(),
         sum.requests,
         sum.unreliable,
@@ -191,6 +191,7 @@ fn reach(from: u64, seeds: u64) -> Vec<u64> {
         sum.packets,
         sum.retransmits,
         sum.failures,
+        sum.restarts,
         begin.elapsed().as_secs_f64()
     );
     failed
