@@ -1,6 +1,6 @@
 //! The Ethernet node checks that a frame is for us and on a VLAN of ours, and hands it to the node
-//! of its protocol, or to the app where no node takes it. A packet enters at the destination address
-//! and leaves after the last tag.
+//! of its protocol, or to the app where no node takes it. A packet enters at the destination
+//! address and leaves after the last tag.
 
 use super::app::App;
 use super::node::{Cx, Node, discard};

@@ -225,8 +225,8 @@ impl<S> Port<S> {
     }
 
     /// Has the frames of a protocol beside IPv4 come to
-    /// [`App::on_frame`](crate::pipeline::App::on_frame), and not to the kernel. By default of none.
-    /// A broker refuses it.
+    /// [`App::on_frame`](crate::pipeline::App::on_frame), and not to the kernel. By default of
+    /// none. A broker refuses it.
     ///
     /// ```
     /// use wirepath::mem::Mbuf;

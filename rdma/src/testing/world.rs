@@ -422,8 +422,8 @@ impl World {
         Ok(summary)
     }
 
-    /// No receive of a shared queue is lost: those that are not there are in use by queue pairs whose
-    /// message has not come to its end.
+    /// No receive of a shared queue is lost: those that are not there are in use by queue pairs
+    /// whose message has not come to its end.
     fn check_shared(&self) -> Result<(), String> {
         for (end, other) in [(0, 1), (1, 0)] {
             let Some(shared) = &self.ends[end].shared else { continue };
