@@ -210,6 +210,7 @@ soak: root tools ## as root: 10,000 cases of each property; SOAK_FRAMES=10000000
 	$(call want,node,nodejs,for tests of unmodified programs on wirepath,:)
 	$(call want,java,default-jdk-headless,for tests of unmodified programs on wirepath,:)
 	$(call want,psql,postgresql,for tests of unmodified programs on wirepath,:)
+	$(call want,mariadbd,mariadb-server,for tests of unmodified programs on wirepath,:)
 	$(call want,go,golang-go,for tests of unmodified programs on wirepath,:)
 	$(call want,/usr/lib/python3/dist-packages/grpc/__init__.py,python3-grpcio,for tests of unmodified programs on wirepath,:)
 	cargo test --release -p wirepath-tests --test preload_large --test preload_grpc --test preload_churn -- --ignored --nocapture

@@ -62,6 +62,13 @@ fn examples_of_libvma_conf_decide_as_it_says() {
 }
 
 #[test]
+fn libxlio_conf_is_a_libvma_conf_with_another_name_for_ours() {
+    let rules = rules("use xlio tcp_server *:80\nuse os tcp_server *:80-90\n");
+    assert_eq!(server(&rules, "p", "0.0.0.0:80"), Role::Offload);
+    assert_eq!(server(&rules, "p", "0.0.0.0:81"), Role::Os);
+}
+
+#[test]
 fn names_of_programs_have_the_wildcards_of_ls() {
     let rules = rules("application-id db2* *\nuse os tcp_server *:*\napplication-id t?cp *\nuse os tcp_client *:*\n");
     assert_eq!(server(&rules, "db2", "192.0.2.1:1"), Role::Os);
@@ -139,7 +146,7 @@ fn refused(text: &str, line: usize, column: usize, says: &str) {
 
 #[test]
 fn errors_of_libvma_say_where_and_what_was_expected() {
-    refused("use linux tcp_server *:1", 1, 5, "expected vma or os, and found \"linux\"");
+    refused("use linux tcp_server *:1", 1, 5, "expected vma, xlio or os, and found \"linux\"");
     refused("use os tcp-server *:1", 1, 8, "tcp_server, tcp_client");
     refused("use os tcp_server", 1, 18, "expected an IPv4 address, or *, and the line ends");
     refused("use os tcp_server 1.2.3:1", 1, 24, "the next number");

@@ -179,10 +179,10 @@ impl<'a> Cursor<'a> {
         }
         let at = self.at;
         match self.word() {
-            "vma" => Ok(Some(Role::Offload)),
+            "vma" | "xlio" => Ok(Some(Role::Offload)),
             "os" => Ok(Some(Role::Os)),
             "sdp" | "sa" => Ok(None),
-            _ => Err(self.expected(at, "vma or os")),
+            _ => Err(self.expected(at, "vma, xlio or os")),
         }
     }
 

@@ -67,6 +67,13 @@ pub fn is_listening(namespace: &Namespace, port: u16) -> bool {
     tables.lines().any(|line| line.contains(&format!(":{port:04X} ")) && line.contains(" 0A "))
 }
 
+/// Whether a datagram socket of a namespace's kernel, or the twin of one of ours, has a port.
+pub fn is_bound(namespace: &Namespace, port: u16) -> bool {
+    let read = |table: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
+    let tables = namespace.run(|| read("udp") + &read("udp6"));
+    tables.lines().any(|line| line.contains(&format!(":{port:04X} ")))
+}
+
 /// A connection of the far kernel to a server at the near end.
 ///
 /// # Errors

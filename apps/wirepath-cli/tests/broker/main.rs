@@ -21,7 +21,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use tempfile::TempDir;
-use wirepath_tests::live::preload::library;
+use wirepath_tests::live::preload::{counter_of, library};
+use wirepath_tests::live::programs::serve_pages;
 use wirepath_tests::live::{FAR, NEAR, OURS, Program, THEIRS, TIMEOUT, Wire, has_program, wait_until};
 
 /// A user that is served, and one that is not; no machine gives them a name.
@@ -597,13 +598,51 @@ fn two_workers_of_nginx_each_serve_their_share_past_the_kernel_also_after_a_relo
     let words = format!(
         "daemon off; user root; worker_processes 2; pid {folder}/nginx.pid; error_log {folder}/error.log;\n\
          events {{ worker_connections 256; }}\n\
-         http {{ access_log off; keepalive_timeout 600; server {{ listen 7080; location / {{ return 200 \"$pid\\n\"; }} }} }}\n"
+         http {{ access_log off; sendfile on; keepalive_timeout 600; upstream far {{ server {THEIRS}:8081; keepalive 4; }}\n\
+         server {{ listen 7080; location / {{ return 200 \"$pid\\n\"; }} location /file {{ root {folder}; }}\n\
+         location /far {{ proxy_pass http://far; proxy_http_version 1.1; proxy_set_header Connection \"\"; }} }} }}\n"
     );
     fs::write(&config, words).unwrap();
+    fs::write(rig.folder.path().join("file"), vec![b'f'; 300_000]).unwrap();
+    serve_pages(&rig.wire, 8_081, 50_000);
     let mut nginx = Ended(rig.start(0, &["nginx", "-c", config.to_str().unwrap()]));
     // The parent listens until it forks, and then nobody does until a worker waits.
     let workers = two_workers(&rig, &BTreeSet::new());
-    reload_moves_no_connection(&rig, &mut nginx, &workers, || ());
+    reload_moves_no_connection(&rig, &mut nginx, &workers, || connections_stay_open(&rig));
+}
+
+/// By one connection to nginx, which sends a file and hands requests on: by one of its own, which it
+/// keeps, past the kernel.
+fn connections_stay_open(rig: &Rig) {
+    let opened = || {
+        let count = |namespace, name| counter_of(namespace, "Tcp:", name);
+        (count(&rig.wire.near, "ActiveOpens"), count(&rig.wire.far, "PassiveOpens"))
+    };
+    let mut stream = rig.wire.far.run(|| TcpStream::connect((OURS, 7_080))).unwrap();
+    let (by_kernel, accepted) = opened();
+    for _ in 0..4 {
+        assert!(page(&mut stream, "/file") == [b'f'; 300_000], "other bytes of a file");
+        assert!(page(&mut stream, "/far") == [b'x'; 50_000], "other bytes of the server behind nginx");
+    }
+    assert_eq!(
+        opened(),
+        (by_kernel, accepted + 1),
+        "connections that the kernel opened, and those that the far end took"
+    );
+}
+
+/// The body of a page, by a connection that stays open.
+fn page(stream: &mut TcpStream, path: &str) -> Vec<u8> {
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let (mut head, mut lines) = (String::new(), BufReader::new(stream));
+    while !head.ends_with("\r\n\r\n") {
+        assert!(lines.read_line(&mut head).unwrap() > 0, "{head}");
+    }
+    let len = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok());
+    let mut body = vec![0; len.unwrap_or_else(|| panic!("{head}"))];
+    lines.read_exact(&mut body).unwrap();
+    body
 }
 
 /// Connections of before, held while `hold` runs and over a reload of nginx, stay with their

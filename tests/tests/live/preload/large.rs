@@ -5,10 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use wirepath_tests::live::preload::{echo, segments_received, text, under_library, until_it_listens, wire};
+use wirepath_tests::live::preload::{
+    echo, is_listening, segments_received, text, under_library, until_it_listens, wire,
+};
 use wirepath_tests::live::{OURS, Program, THEIRS, Wire, wait_until};
 
-use wirepath_tests::live::programs::{Folder, ProcessGuard, fetch, is_echoed, runs};
+use wirepath_tests::live::programs::{Folder, ProcessGuard, fetch, is_echoed, runs, serve_pages};
 
 const NODE: &str = r#"
 const net = require('net'), http = require('http');
@@ -26,10 +28,26 @@ http.createServer((request, response) => response.end('x'.repeat(100000))).liste
       if (got.length < sent.length) return;
       if (got !== sent) throw new Error('other bytes');
       socket.end();
-      if (--left === 0) console.log('asked all');
+      if (--left === 0) fetchAll();
     });
   }
 });
+// And fetches pages of one, by two connections that it keeps.
+function fetchAll() {
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 2 }), ports = new Set();
+  let left = 20;
+  for (let number = 0; number < 20; number++) {
+    http.get({ host: peer, port: 8081, agent }, response => {
+      let len = 0;
+      ports.add(response.socket.localPort);
+      response.on('data', bytes => len += bytes.length);
+      response.on('end', () => {
+        if (len !== 100000) throw new Error('other bytes');
+        if (--left === 0) console.log(`asked all, by ${ports.size} connections`);
+      });
+    });
+  }
+}
 process.stdin.on('data', () => { console.log('ends'); process.exit(0); });
 "#;
 
@@ -95,11 +113,12 @@ fn node_serves_and_asks_by_net_and_http() {
     let test = "node_serves_and_asks_by_net_and_http";
     let Some(wire) = wire(test, &["node"]) else { return };
     echo(&wire);
+    serve_pages(&wire, 8_081, 100_000);
     let folder = Folder::new();
+    let before = segments_received(&wire.near);
     let (program, said) = (folder.write("program.js", NODE), folder.path().join("said"));
     let _node = start_into(&wire, &said, "node", &[&program, &THEIRS.to_string()]);
-    until_it_says(&said, "asked all");
-    let before = segments_received(&wire.near);
+    until_it_says(&said, "asked all, by 2 connections");
     is_echoed(&wire, 7_100, 20);
     assert_eq!(fetch(&wire, 8_080).len(), 100_000);
     assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
@@ -212,4 +231,44 @@ fn postgresql_serves_where_a_rule_leaves_it_to_the_kernel() {
     let question = ask(&OURS.to_string());
     let question: Vec<&str> = question.iter().map(String::as_str).collect();
     has_all(&wire.far.command("psql", &question).unwrap());
+}
+
+/// A database of root's, whose server takes whoever calls.
+fn mariadb(wire: &Wire, folder: &Path) -> Program {
+    let data = format!("--datadir={}/data", folder.display());
+    let makes = ["--no-defaults", "--user=root", "--auth-root-authentication-method=normal", "--skip-test-db", &data];
+    let made = wire.near.command("mariadb-install-db", &makes).unwrap();
+    assert!(made.status.success(), "{}", text(&made));
+    let socket = format!("--socket={}/socket", folder.display());
+    let listens = ["--skip-grant-tables", "--skip-networking=0", "--bind-address=0.0.0.0", "--port=5500"];
+    start_into(
+        wire,
+        &folder.join("said"),
+        "mariadbd",
+        &[&["--no-defaults", "--user=root", &data, &socket], &listens[..]].concat(),
+    )
+}
+
+#[test]
+#[ignore = "MariaDB is large; make soak runs it"]
+fn mariadb_with_a_thread_for_each_connection_answers_past_the_kernel() {
+    let test = "mariadb_with_a_thread_for_each_connection_answers_past_the_kernel";
+    let Some(wire) = wire(test, &["mariadbd", "mariadb-install-db", "mariadb"]) else { return };
+    let _household = ProcessGuard(&wire);
+    let folder = Folder::new();
+    let _mariadb = mariadb(&wire, folder.path());
+    wait_until("the server listens", || is_listening(&wire.near, 5_500));
+    let (before, host) = (segments_received(&wire.near), OURS.to_string());
+    let rows = "select seq, repeat('x', 100) from seq_1_to_20000";
+    let client = ["--no-defaults", "-h", &host, "-P", "5500", "-u", "root", "-D", "mysql", "-N", "-e", rows];
+    std::thread::scope(|scope| {
+        let ask = || wire.far.command("mariadb", &client).unwrap();
+        let clients: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+        for client in clients {
+            let output = client.join().unwrap();
+            let lines = String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.ends_with("xxx")).count();
+            assert_eq!(lines, 20_000, "{}", String::from_utf8_lossy(&output.stderr));
+        }
+    });
+    assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
 }

@@ -2,11 +2,13 @@
 //! client, a server or both under the library, against the kernel.
 #![allow(clippy::unwrap_used)] // a panic here is the report
 
+use std::iter;
 use std::net::Ipv4Addr;
 use std::process::Output;
+use std::time::{Duration, Instant};
 
 use wirepath_tests::live::preload::{
-    LAST_WORDS, carried_by_kernel, echo, is_listening, run, segments_received, start, text, under_library,
+    LAST_WORDS, carried_by_kernel, echo, is_bound, is_listening, run, segments_received, start, text, under_library,
     until_it_listens, wire,
 };
 use wirepath_tests::live::{FAR, OURS, Program, THEIRS, Wire, wait_until};
@@ -47,6 +49,41 @@ fn socat_speaks_with_a_server_of_the_kernel() {
     let output = wire.near.command("sh", &["-c", &script]).unwrap();
     assert_eq!(output.stdout.len(), 115_000, "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(segments_received(&wire.near), 0, "segments that the kernel got");
+}
+
+#[test]
+fn socat_serves_a_connection_and_a_peer_that_sends_datagrams() {
+    let test = "socat_serves_a_connection_and_a_peer_that_sends_datagrams";
+    let Some(wire) = wire(test, &["socat"]) else { return };
+    let stream = start(&wire, "socat", &["TCP4-LISTEN:7100,reuseaddr", "PIPE"]);
+    // It serves one caller alone.
+    wait_until("it listens", || is_listening(&wire.near, 7_100));
+    let before = carried_by_kernel(&wire.near);
+    is_echoed(&wire, 7_100, 1);
+    assert_eq!(carried_by_kernel(&wire.near), before, "packets that the kernel carried");
+    stream.finish();
+
+    let _datagrams = start(&wire, "socat", &["UDP4-LISTEN:7101", "PIPE"]);
+    let socket = wire.socket((THEIRS, 0));
+    socket.connect((OURS, 7_101)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let asks = |words: &str| {
+        let mut bytes = [0; 100];
+        // The answer to one that was given up may come first.
+        let mut answer = || socket.recv(&mut bytes).map(|len| bytes[..len] == *words.as_bytes());
+        socket.send(words.as_bytes()).is_ok() && iter::from_fn(|| answer().ok()).any(|is_it| is_it)
+    };
+    // Its port is taken before the interface is open: the first may be the kernel's.
+    wait_until("a datagram is answered past the kernel", || {
+        let before = carried_by_kernel(&wire.near);
+        asks("first") && carried_by_kernel(&wire.near) == before
+    });
+    let before = carried_by_kernel(&wire.near);
+    for number in 0..10 {
+        // One that is lost is sent again, under another name.
+        wait_until("a datagram is answered", || asks(&format!("datagram {number} {:?}", Instant::now())));
+    }
+    assert_eq!(carried_by_kernel(&wire.near), before, "packets that the kernel carried");
 }
 
 /// A socat that makes a child for each connection.
@@ -166,12 +203,13 @@ fn python_asyncio_serves_asks_and_forks() {
 }
 
 /// Variants of a test, each short.
-const IPERF3: [&[&str]; 5] = [
+const IPERF3: [&[&str]; 6] = [
     &["--bytes", "10M", "--reverse"],
     &["--bytes", "10M", "--parallel", "4"],
     &["--bytes", "10M", "--zerocopy"],
     &["--bytes", "10M", "--zerocopy", "--reverse", "--parallel", "4"],
     &["--bytes", "2M", "--udp", "--bitrate", "40M", "--length", "1400"],
+    &["--bytes", "2M", "--udp", "--bitrate", "40M", "--length", "1400", "--reverse"],
 ];
 
 /// A server that ends after one test: between two it would close its listener and open it again.
@@ -185,14 +223,14 @@ fn is_done(options: &[&str], output: &Output) {
 fn iperf3_as_a_client_of_ours_sends_and_receives_in_each_way() {
     let test = "iperf3_as_a_client_of_ours_sends_and_receives_in_each_way";
     let Some(wire) = wire(test, &["iperf3"]) else { return };
-    let (before, host) = (segments_received(&wire.near), THEIRS.to_string());
+    let (before, host) = (carried_by_kernel(&wire.near), THEIRS.to_string());
     for options in IPERF3 {
         let _server = Program::start(&wire.far, "iperf3", &ONE_TEST);
         wait_until("the server listens", || is_listening(&wire.far, 5_201));
         is_done(options, &run(&wire, "iperf3", &[&["--client", &host], options].concat()));
     }
     // The peer may say last words once the client has ended.
-    assert!(segments_received(&wire.near) < before + LAST_WORDS, "the kernel got its segments");
+    assert!(carried_by_kernel(&wire.near) < before + LAST_WORDS, "the kernel carried its packets");
 }
 
 #[test]
@@ -282,6 +320,26 @@ fn sockperf_as_a_client_of_ours_measures_under_load_by_playback_and_throughput()
 }
 
 #[test]
+fn sockperf_as_a_client_of_ours_waits_by_select_poll_and_epoll() {
+    let test = "sockperf_as_a_client_of_ours_waits_by_select_poll_and_epoll";
+    let Some(wire) = wire(test, &["sockperf"]) else { return };
+    let folder = Folder::new();
+    // It waits by these for several sockets alone. The stream connects before the time begins.
+    let feed = feed(&folder, THEIRS);
+    let _server = Program::start(&wire.far, "sockperf", &["server", "-f", &feed]);
+    wait_until("the server listens", || is_listening(&wire.far, 11_201));
+    let before = carried_by_kernel(&wire.near);
+    for way in ["select", "poll", "epoll"] {
+        let plays = |seconds| text(&run(&wire, "sockperf", &["ping-pong", "-f", &feed, "-F", way, "-t", seconds]));
+        // A datagram that is lost ends the game, and a busy machine leaves little of a second.
+        let said = ["1", "4", "16"].into_iter().map(plays).find(|said| said.contains(ANSWERED));
+        assert!(said.is_some(), "{way}: no answers");
+    }
+    let carried = carried_by_kernel(&wire.near) - before;
+    assert!(carried < LAST_WORDS, "the kernel carried {carried} of its packets");
+}
+
+#[test]
 fn sockperf_plays_ping_pong_with_both_ends_ours() {
     let test = "sockperf_plays_ping_pong_with_both_ends_ours";
     let Some(wire) = wire(test, &["sockperf"]) else { return };
@@ -336,6 +394,33 @@ fn iperf_2_as_a_server_of_ours_sends_and_receives_by_tcp() {
         has_moved(options, &wire.far.command("timeout", &line).unwrap());
     }
     assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
+}
+
+/// Some hundred datagrams by iperf 2. Its client soon gives up waiting for the server's report.
+fn datagrams_arrive(run_client: impl Fn(&[&str]) -> Output, host: Ipv4Addr) {
+    let host = host.to_string();
+    let sends = || text(&run_client(&["-c", &host, "-u", "-b", "20m", "-n", "500K"]));
+    wait_until("the server has reported", || sends().contains("Server Report"));
+}
+
+#[test]
+fn iperf_2_sends_and_receives_datagrams() {
+    let test = "iperf_2_sends_and_receives_datagrams";
+    let Some(wire) = wire(test, &["iperf"]) else { return };
+    let server = Program::start(&wire.far, "iperf", &["-s", "-u"]);
+    wait_until("the server has its port", || is_bound(&wire.far, 5_001));
+    datagrams_arrive(|arguments| run(&wire, "iperf", arguments), THEIRS);
+    assert!(carried_by_kernel(&wire.near) < LAST_WORDS, "the kernel carried the client's packets");
+    server.interrupt();
+
+    let _server = start(&wire, "iperf", &["-s", "-u"]);
+    wait_until("the server has its port", || is_bound(&wire.near, 5_001));
+    let client = |arguments: &[&str]| wire.far.command("iperf", arguments).unwrap();
+    // The first may find the port taken and the interface not open yet.
+    datagrams_arrive(client, OURS);
+    let before = carried_by_kernel(&wire.near);
+    datagrams_arrive(client, OURS);
+    assert!(carried_by_kernel(&wire.near) < before + LAST_WORDS, "the kernel carried the server's packets");
 }
 
 #[test]
