@@ -611,8 +611,8 @@ fn two_workers_of_nginx_each_serve_their_share_past_the_kernel_also_after_a_relo
     reload_moves_no_connection(&rig, &mut nginx, &workers, || connections_stay_open(&rig));
 }
 
-/// By one connection to nginx, which sends a file and hands requests on: by one of its own, which it
-/// keeps, past the kernel.
+/// By one connection to nginx, which sends a file and hands requests on: by one of its own, which
+/// it keeps, past the kernel.
 fn connections_stay_open(rig: &Rig) {
     let opened = || {
         let count = |namespace, name| counter_of(namespace, "Tcp:", name);
