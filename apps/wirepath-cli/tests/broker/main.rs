@@ -5,6 +5,7 @@
 mod connectx;
 mod faults;
 mod forks;
+mod handovers;
 mod losses;
 mod returns;
 mod rights;

@@ -15,9 +15,9 @@ pub(super) const CONNECTIONS_MAX: usize = 16_384;
 pub(super) const OVER: Duration = Duration::from_secs(5);
 /// How long a connection without frames is remembered: longer than keepalive's two hours.
 const SILENT: Duration = Duration::from_secs(3 * 3_600);
-/// The client of connections whose client is gone, and that had sent its FIN. Their peers' last
-/// segments are dropped: another client of the port would answer with a reset, and a peer that has
-/// not read all data yet would lose it.
+/// The client of connections whose client is gone, and that had sent its FIN or not taken them yet.
+/// Their peers' segments are dropped: another client of the port would answer with a reset, and a
+/// peer that has not read all data yet would lose it.
 const GONE: ClientIdx = ClientIdx::MAX;
 /// The most connections of clients that are gone.
 const GONE_MAX: usize = 65_536;
@@ -38,6 +38,8 @@ struct Connection {
     ends: End,
     /// The client that had the connection before, and has handed it over.
     from: Option<ClientIdx>,
+    /// The client has taken it: of one that was handed over it may not know yet.
+    is_taken: bool,
     /// The number of the byte that the peer sends next, as far as is known.
     next: Option<u32>,
     /// A segment has come that does not begin there.
@@ -49,7 +51,8 @@ struct Connection {
 impl Connection {
     /// A connection that is open.
     fn open(client: ClientIdx, next: Option<u32>, now: Instant) -> Self {
-        Self { client, last: now, ends: End::default(), from: None, next, awaits_ack: next.is_none(), late_end: None }
+        let (ends, awaits_ack) = (End::default(), next.is_none());
+        Self { client, last: now, ends, from: None, is_taken: true, next, awaits_ack, late_end: None }
     }
 
     /// Notes what a received segment says. The client's TCP judges the segment; but one that does
@@ -142,10 +145,13 @@ impl ConnTrack {
 
     /// A client has answered a SYN: the connection is its, unless it is another's. One that finds
     /// no room is not remembered, and the hash finds its client as long as none comes or goes.
-    /// `next` is the number of the first byte that the peer sends.
+    /// `next` is the number of the first byte that the peer sends. One that was handed over is
+    /// answered anew, maybe before all of it has come from the client that had it.
     pub(super) fn begin(&mut self, client: ClientIdx, ends: Ends, next: u32, now: Instant) {
         if !self.is_anothers(client, &ends) && self.has_room(client) {
-            self.insert(ends, Connection::open(client, Some(next), now));
+            let before = self.connections.get(&ends).filter(|before| before.client == client && !before.ends.is_over());
+            let from = before.and_then(|before| before.from);
+            self.insert(ends, Connection { from, ..Connection::open(client, Some(next), now) });
         }
     }
 
@@ -153,7 +159,8 @@ impl ConnTrack {
     pub(super) fn give(&mut self, from: ClientIdx, client: ClientIdx, ends: &Ends, now: Instant) {
         let next = self.connections.get(ends).and_then(|before| before.next);
         self.awaits_ack |= next.is_none();
-        self.insert(*ends, Connection { from: Some(from), ..Connection::open(client, next, now) });
+        let connection = Connection { from: Some(from), is_taken: false, ..Connection::open(client, next, now) };
+        self.insert(*ends, connection);
     }
 
     fn insert(&mut self, ends: Ends, connection: Connection) {
@@ -193,7 +200,8 @@ impl ConnTrack {
     }
 
     /// Forgets connections of a client, except that segments of those which it has ended are
-    /// dropped for a while.
+    /// dropped for a while, and of those which were handed over to it and it has not taken: it may
+    /// yet hand them on, and another client would reset them meanwhile.
     pub(super) fn orphan(&mut self, client: ClientIdx, now: Instant, which: impl Fn(&Ends) -> bool) {
         let (mut orphans, mut forgotten) = (self.count(GONE), 0);
         self.connections.retain(|ends, connection| {
@@ -201,7 +209,7 @@ impl ConnTrack {
                 return true;
             }
             forgotten += 1;
-            let is_kept = connection.ends.ours && orphans < GONE_MAX;
+            let is_kept = (connection.ends.ours || !connection.is_taken) && orphans < GONE_MAX;
             if is_kept {
                 orphans += 1;
                 *connection = Connection { ends: End::RESET, ..Connection::open(GONE, None, now) };

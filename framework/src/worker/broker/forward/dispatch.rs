@@ -622,9 +622,26 @@ mod tests {
             (dispatch.has_handed_over(client, &ends), dispatch.has_handed_over(other, &ends)),
             (Some(next), None)
         );
+        dispatch.sent(next, &packet(5, SYN | ACK), now);
+        let still = dispatch.has_handed_over(client, &ends);
+        assert_eq!(still, Some(next), "its data comes behind the answer to its beginning");
         assert_eq!((dispatch.connections.count(client), dispatch.connections.count(next)), (0, 1));
         dispatch.set_listening(client, &flow(Protocol::TCP), false, now);
         assert_eq!(dispatch.hand_over(next, &ends, now), None, "nobody else listens");
+    }
+
+    #[test]
+    fn connection_that_was_handed_over_to_a_client_that_stops_meanwhile_is_reset_by_no_other() {
+        let (mut dispatch, now) = shared();
+        let ends = packet(5, ACK).ends;
+        let second = dispatch.hand_over(0, &ends, now).unwrap();
+        dispatch.remove(second, &[flow(Protocol::TCP)], now);
+        assert_eq!(dispatch.of(&packet(5, ACK), now), Recipients::None, "it is in the ring of the second");
+        let third = dispatch.hand_over(second, &ends, now).unwrap();
+        assert_eq!(dispatch.of(&packet(5, ACK), now), Recipients::One(third));
+        dispatch.sent(third, &packet(5, SYN | ACK), now);
+        dispatch.remove(third, &[flow(Protocol::TCP)], now);
+        assert_ne!(one(dispatch.of(&packet(5, ACK), now)), third, "it had taken it, and is forgotten");
     }
 
     #[test]
