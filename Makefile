@@ -213,7 +213,7 @@ soak: root tools ## as root: 10,000 cases of each property; SOAK_FRAMES=10000000
 	$(call want,mariadbd,mariadb-server,for tests of unmodified programs on wirepath,:)
 	$(call want,go,golang-go,for tests of unmodified programs on wirepath,:)
 	$(call want,/usr/lib/python3/dist-packages/grpc/__init__.py,python3-grpcio,for tests of unmodified programs on wirepath,:)
-	cargo test --release -p wirepath-tests --test preload_large --test preload_grpc --test preload_churn -- --ignored --nocapture
+	cargo test --release -p wirepath-tests --test preload_large --test preload_grpc --test preload_churn --test preload_own_address --test preload -- --ignored --nocapture
 	cargo test --release -p wirepath-cli --test go -- --ignored --nocapture
 	cargo test --release -p wirepath-tests --test preload_faults -- --nocapture gdb
 	$(call want,qemu-system-x86_64,qemu-system-x86,for a guest with the RoCE of Linux,:)

@@ -7,6 +7,8 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -184,6 +186,66 @@ fn threads_that_accept_on_one_listener_serve_the_connections_of_all_engines() {
 #[test]
 fn listener_in_the_sets_of_four_threads_has_connections_on_four_engines() {
     shared_listener_serves("listener_in_the_sets_of_four_threads_has_connections_on_four_engines", "sets");
+}
+
+/// Two threads echo datagrams, each at a port of its own.
+const TWO_RECEIVERS: &str = "\
+import socket, sys, threading
+def serve(port):
+    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.bind(('', port))
+    bound.wait()
+    while True: made.sendto(*made.recvfrom(100))
+bound = threading.Barrier(3)
+for port in 7301, 7302: threading.Thread(target=serve, args=(port,), daemon=True).start()
+bound.wait()
+print('ready', flush=True)
+sys.stdin.read()
+";
+
+#[test]
+fn frames_of_all_engines_are_captured_where_a_broker_passes_them_on() {
+    let test = "frames_of_all_engines_are_captured_where_a_broker_passes_them_on";
+    if !has_program(test, "python3") {
+        return;
+    }
+    let Some(rig) = Rig::new(test) else { return };
+    let mut program = rig.start(2, &["python3", "-c", TWO_RECEIVERS]);
+    let mut said = BufReader::new(program.0.stdout.take().unwrap());
+    let mut ready = String::new();
+    said.read_line(&mut ready).unwrap();
+    assert_eq!(ready, "ready\n");
+    let shm = rig.folder.path().join("shm");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wirepath"));
+    command.args(["capture", "python3", "--filter", "udp"]).env("WIREPATH_SHM", &shm);
+    let mut capture = Ended(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let lines = BufReader::new(capture.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let seen = Arc::new(Mutex::new(BTreeSet::new()));
+    let reader = {
+        let seen = Arc::clone(&seen);
+        thread::spawn(move || lines.for_each(|line| _ = seen.lock().unwrap().insert(without_time(&line))))
+    };
+    let socket = rig.wire.socket((THEIRS, 7_300));
+    let ports = [7_301, 7_302];
+    let expected: BTreeSet<String> = ports
+        .iter()
+        .flat_map(|port| {
+            let (asked, answered) =
+                (format!("{THEIRS}.7300 > {OURS}.{port}"), format!("{OURS}.{port} > {THEIRS}.7300"));
+            [format!("{NEAR}.0 In  IP {asked}: UDP, length 9"), format!("{NEAR}.0 Out IP {answered}: UDP, length 9")]
+        })
+        .collect();
+    wait_until("the frames of both engines are seen", || {
+        ports.iter().for_each(|port| _ = socket.send_to(b"both ways", (OURS, *port)).unwrap());
+        expected.is_subset(&seen.lock().unwrap())
+    });
+    drop(capture);
+    reader.join().unwrap();
+}
+
+/// A line of `wirepath capture` without its time.
+fn without_time(line: &str) -> String {
+    line.split_once(' ').map_or(line, |(_, rest)| rest).to_owned()
 }
 
 #[test]

@@ -105,11 +105,12 @@ extern "C" fn after_fork_in_parent() {
 }
 
 /// The child has no devices: their descriptors behave like those of a NIC that has just been
-/// opened.
+/// opened. The world is not dropped, because another library may have closed the world's
+/// descriptors in this child, and given their numbers to other files.
 extern "C" fn after_fork_in_child() {
     sys::forget_all();
     if let Some(mut guard) = FORKING.take().map(ManuallyDrop::into_inner) {
-        *guard = None;
+        core::mem::forget(guard.take());
     }
 }
 

@@ -2,6 +2,8 @@
 //! wire.
 
 use std::io::{BufReader, Read, Write};
+use std::net::TcpListener;
+use std::thread;
 
 use wirepath_tests::live::preload::{
     call, compile, counter_of, echo, is_listening, library, segments_received, text, until_it_listens, wire,
@@ -192,4 +194,119 @@ fn iperf3_sends_both_ways_over_the_queues_of_a_connectx() {
     }
     assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
     drop(server);
+}
+
+/// Runs such a program at the near end to its end.
+fn run(wire: &Wire, program: &str) -> String {
+    let software = softhca::testing::program().unwrap().to_str().unwrap();
+    let arguments = ["240", software, "run", "--wire", NEAR, "--", "sh", "-c", &line(program)];
+    text(&wire.near.command("timeout", &arguments).unwrap())
+}
+
+/// Answers each caller at the far end with a page.
+fn serve_pages(wire: &Wire, page: &str) {
+    let listener = wire.far.run(|| TcpListener::bind((THEIRS, 8_080)).unwrap());
+    let answer = format!("HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n{page}", page.len());
+    thread::spawn(move || {
+        for mut socket in listener.incoming().map_while(Result::ok) {
+            let _ = socket.read(&mut [0; 1_024]).and_then(|_| socket.write_all(answer.as_bytes()));
+        }
+    });
+}
+
+#[test]
+#[ignore = "make soak"]
+fn clients_are_past_the_kernel_over_the_queues_of_a_connectx() {
+    let test = "clients_are_past_the_kernel_over_the_queues_of_a_connectx";
+    if let Some(why) = softhca::testing::missing() {
+        return println!("SKIPPED {test}: {why}");
+    }
+    let programs = ["curl", "redis-server", "redis-benchmark", "sockperf", "iperf3", "ethtool"];
+    let Some(wire) = wire(test, &programs) else { return };
+    cut_at_the_far_end(&wire);
+    let (page, host) = ("0123456789".repeat(1_000), THEIRS.to_string());
+    serve_pages(&wire, &page);
+    let redis = ["--port", "6400", "--bind", &host, "--protected-mode", "no", "--save", ""];
+    let _servers = [
+        Program::start(&wire.far, "redis-server", &redis),
+        Program::start(&wire.far, "sockperf", &["server", "-i", &host, "-p", "11200"]),
+        Program::start(&wire.far, "iperf3", &["--server"]),
+    ];
+    for port in [6_400, 5_201] {
+        wait_until("the server listens", || is_listening(&wire.far, port));
+    }
+    let carried = || segments_received(&wire.near) + counter_of(&wire.near, "Udp:", "InDatagrams");
+    let before = carried();
+    assert_eq!(run(&wire, &format!("curl --silent http://{THEIRS}:8080/page")), page);
+    let said = run(&wire, &format!("redis-benchmark -h {THEIRS} -p 6400 -n 2000 -c 20 -t set,get --csv"));
+    assert!(said.contains("\"SET\",") && said.contains("\"GET\","), "{said}");
+    // On a busy machine a second is too short for an observation, and a datagram may be lost.
+    wait_until("sockperf is answered", || {
+        let said = run(&wire, &format!("timeout 60 sockperf ping-pong -i {THEIRS} -p 11200 -t 1"));
+        said.contains("# duplicated messages = 0; # out-of-order messages = 0")
+    });
+    for options in ["--bytes 5M", "--bytes 5M --reverse --parallel 2"] {
+        let said = run(&wire, &format!("iperf3 --client {THEIRS} {options}"));
+        assert!(said.contains("iperf Done"), "{options}: {said}");
+        wait_until("the server listens again", || is_listening(&wire.far, 5_201));
+    }
+    // What is underway when a program ends comes to the kernel.
+    assert!(carried() < before + 30, "{} packets went by the kernel", carried() - before);
+}
+
+#[test]
+#[ignore = "make soak"]
+fn sockperf_measures_multicast_over_the_queues_of_a_connectx() {
+    let test = "sockperf_measures_multicast_over_the_queues_of_a_connectx";
+    if let Some(why) = softhca::testing::missing() {
+        return println!("SKIPPED {test}: {why}");
+    }
+    let Some(wire) = wire(test, &["sockperf"]) else { return };
+    let (group, interface) = ("239.2.2.2", OURS.to_string());
+    wire.near.ip(&["route", "add", "default", "dev", NEAR]).unwrap();
+    let _server = start(&wire, &format!("sockperf server -i {group} -p 11200 --mc-rx-if {interface}"));
+    let before = counter_of(&wire.near, "Udp:", "InDatagrams");
+    let far = THEIRS.to_string();
+    let client =
+        ["60", "sockperf", "ping-pong", "-i", group, "-p", "11200", "--mc-tx-if", &far, "--mc-rx-if", &far, "-t", "1"];
+    wait_until("the group is answered", || {
+        let said = text(&wire.far.command("timeout", &client).unwrap());
+        said.contains("# duplicated messages = 0; # out-of-order messages = 0") && said.contains("percentile 50.000")
+    });
+    assert_eq!(counter_of(&wire.near, "Udp:", "InDatagrams"), before, "datagrams that the kernel got");
+}
+
+/// Connects, and tries the stream in a child as well. A child has no software NIC of its own, and
+/// so connects nowhere.
+const FORKS: &str = "\
+import errno, os, socket, sys
+stream = socket.create_connection((sys.argv[1], 7000))
+def echo():
+    stream.sendall(b'word')
+    return stream.recv(4).decode()
+print('parent', echo(), flush=True)
+if os.fork() == 0:
+    try: print('child', echo(), flush=True)
+    except OSError as error: print('child', errno.errorcode[error.errno], flush=True)
+    os._exit(0)
+print('child ends with', os.wait()[1], flush=True)
+print('parent', echo(), flush=True)
+";
+
+#[test]
+fn stream_stays_the_parents_after_a_fork_over_the_queues_of_a_connectx() {
+    let test = "stream_stays_the_parents_after_a_fork_over_the_queues_of_a_connectx";
+    if let Some(why) = softhca::testing::missing() {
+        return println!("SKIPPED {test}: {why}");
+    }
+    let Some(wire) = wire(test, &["python3"]) else { return };
+    echo(&wire);
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("forks.py");
+    std::fs::write(&program, FORKS).unwrap();
+    let before = segments_received(&wire.near);
+    let said = run(&wire, &format!("python3 {} {THEIRS}", program.display()));
+    assert!(said.starts_with("parent word\nchild EPIPE\nchild ends with 0\nparent word\n"), "{said}");
+    assert!(said.contains("they stay its parent's, and fail here"), "{said}");
+    assert_eq!(segments_received(&wire.near), before, "segments that the kernel got");
 }

@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 
-use wirepath_tests::live::preload::{start, text};
-use wirepath_tests::live::{NEAR, OURS, THEIRS, TIMEOUT, Wire, has_program, wait_until};
+use wirepath_tests::live::preload::{library, start, text};
+use wirepath_tests::live::{NEAR, OURS, Program, THEIRS, TIMEOUT, Wire, has_program, wait_until};
 
 /// Echoes a connection and a datagram, then calls a server, also behind a router.
 const PROGRAM: &str = "\
@@ -39,6 +39,28 @@ for host in theirs, far:
 #[test]
 fn program_serves_and_calls_from_an_address_of_its_own() {
     let test = "program_serves_and_calls_from_an_address_of_its_own";
+    serves_and_calls(test, |wire, settings, program| start(wire, "env", &[&settings[..], program].concat()));
+}
+
+#[test]
+#[ignore = "make soak: the same over other queues"]
+fn program_serves_and_calls_from_an_address_of_its_own_over_a_connectx() {
+    let test = "program_serves_and_calls_from_an_address_of_its_own_over_a_connectx";
+    if let Some(why) = softhca::testing::missing() {
+        return println!("SKIPPED {test}: {why}");
+    }
+    serves_and_calls(test, |wire, settings, program| {
+        // The launcher preloads a library too, and ours stands in front of it.
+        let line = format!("LD_PRELOAD={}:$LD_PRELOAD exec env \"$@\"", library().display());
+        let port = format!("WIREPATH_INTERFACE=mlx5:{NEAR}");
+        let software = softhca::testing::program().unwrap().to_str().unwrap();
+        let before = ["run", "--wire", NEAR, "--", "sh", "-c", &line, "sh", &port, "WIREPATH_POLICY=refuse"];
+        Program::start(&wire.near, software, &[&before[..], &settings, program].concat())
+    });
+}
+
+/// `start` starts a program under the library with these settings of its environment.
+fn serves_and_calls(test: &str, start: impl Fn(&Wire, [&str; 2], &[&str]) -> Program) {
     if !has_program(test, "python3") {
         return;
     }
@@ -56,7 +78,7 @@ fn program_serves_and_calls_from_an_address_of_its_own() {
     let address = format!("WIREPATH_ADDRESS={OURS}/24");
     let gateway = format!("WIREPATH_GATEWAY={THEIRS}");
     let [ours, theirs, behind] = [OURS, THEIRS, far].map(|host| host.to_string());
-    let program = start(&wire, "env", &[&address, &gateway, "python3", "-c", PROGRAM, &ours, &theirs, &behind]);
+    let program = start(&wire, [&address, &gateway], &["python3", "-c", PROGRAM, &ours, &theirs, &behind]);
     let call = || wire.far.run(|| TcpStream::connect((OURS, 7_100)));
     let mut peer = None;
     wait_until("the program listens", || {
