@@ -98,13 +98,68 @@ pub(crate) fn begin_of<'a>(from: *const c_void, len: usize) -> &'a [u8] {
     }
 }
 
-/// Structures of a call: the program's own, or a copy of them. One of an array that is not aligned,
-/// which is no error of the kernel's, is stored there when it is dropped.
+/// Structures of a call: the program's own, or a copy of them. Of an array that is not aligned,
+/// which is no error of the kernel's, the results are stored when the copy is dropped.
 pub(crate) enum Array<'a, T> {
     Given(&'a mut [T]),
-    /// The copy, and where it is stored; null: nowhere.
-    Copied(Vec<T>, *mut T),
+    /// The copy, and what it is of, unless that is only read.
+    Copied(Vec<T>, Option<Original<T>>),
 }
+
+/// An array that is not aligned, as it was when it was copied. Only what the call has changed is
+/// stored: another thread may have written the rest meanwhile.
+pub(crate) struct Original<T> {
+    at: *mut T,
+    before: Vec<T>,
+    store: unsafe fn(&T, &T, *mut T),
+}
+
+/// A structure in which the kernel writes some fields.
+pub(crate) trait Results: Copy {
+    /// Stores those that are not as before.
+    ///
+    /// # Safety
+    /// There is one at `into`, which need not be aligned.
+    unsafe fn store(&self, before: &Self, into: *mut Self);
+}
+
+macro_rules! results {
+    ($($of:ty: $($($field:ident).+),+;)+) => {$(
+        impl Results for $of {
+            unsafe fn store(&self, before: &Self, into: *mut Self) {
+                $(
+                    let (now, then) = (self.$($field).+, before.$($field).+);
+                    if now != then {
+                        // SAFETY: the caller's promise; a field of what is there.
+                        unsafe { (&raw mut (*into).$($field).+).write_unaligned(now) };
+                    }
+                )+
+            }
+        }
+    )+};
+}
+
+results! {
+    libc::pollfd: revents;
+    libc::epoll_event: events, u64;
+    libc::msghdr: msg_namelen, msg_controllen, msg_flags;
+    libc::mmsghdr: msg_hdr.msg_namelen, msg_hdr.msg_controllen, msg_hdr.msg_flags, msg_len;
+}
+
+macro_rules! numbers {
+    ($($of:ty),+) => {$(
+        impl Results for $of {
+            unsafe fn store(&self, before: &Self, into: *mut Self) {
+                if self != before {
+                    // SAFETY: the caller's promise.
+                    unsafe { into.write_unaligned(*self) };
+                }
+            }
+        }
+    )+};
+}
+
+numbers!(c_int, u32, u64);
 
 impl<T> Deref for Array<'_, T> {
     type Target = [T];
@@ -128,17 +183,16 @@ impl<T> DerefMut for Array<'_, T> {
 
 impl<T> Drop for Array<'_, T> {
     fn drop(&mut self) {
-        if let Self::Copied(list, into) = self
-            && !into.is_null()
-        {
-            // SAFETY: invariants 1 and 3; bytes need no alignment, and the copy is memory of ours.
-            unsafe { into.cast::<u8>().copy_from_nonoverlapping(list.as_ptr().cast(), size_of_val(&**list)) };
+        let Self::Copied(list, Some(Original { at, before, store })) = self else { return };
+        for (idx, (now, before)) in list.iter().zip(before).enumerate() {
+            // SAFETY: invariants 1 and 3; there are as many as were copied.
+            unsafe { store(now, before, at.add(idx)) };
         }
     }
 }
 
 /// An array of structures.
-pub(crate) fn array_mut<'a, T: Copy>(into: *mut T, count: usize) -> Result<Array<'a, T>, Errno> {
+pub(crate) fn array_mut<'a, T: Results>(into: *mut T, count: usize) -> Result<Array<'a, T>, Errno> {
     match array_begin(into, count) {
         list if list.len() == count => Ok(list),
         _ => Err(EFAULT),
@@ -146,13 +200,16 @@ pub(crate) fn array_mut<'a, T: Copy>(into: *mut T, count: usize) -> Result<Array
 }
 
 /// The structures of an array that are there, from its begin.
-pub(crate) fn array_begin<'a, T: Copy>(into: *mut T, count: usize) -> Array<'a, T> {
+pub(crate) fn array_begin<'a, T: Results>(into: *mut T, count: usize) -> Array<'a, T> {
     match probe::writable_len(into.cast(), count.saturating_mul(size_of::<T>())) / size_of::<T>() {
         0 => Array::Given(&mut []),
         // SAFETY: invariants 1 and 3; the pointer is aligned.
         count if into.is_aligned() => Array::Given(unsafe { slice::from_raw_parts_mut(into, count) }),
-        // SAFETY: invariants 1 and 3.
-        count => Array::Copied(unsafe { copy_of(into, count) }, into),
+        count => {
+            // SAFETY: invariants 1 and 3.
+            let list = unsafe { copy_of(into, count) };
+            Array::Copied(list.clone(), Some(Original { at: into, before: list, store: T::store }))
+        }
     }
 }
 
@@ -218,7 +275,7 @@ unsafe fn slices<'a, T>(list: Cow<'a, [libc::iovec]>) -> Array<'a, T> {
         // SAFETY: invariants 1 to 3; a dangling pointer of a longer part fails the probe.
         unsafe { (&raw const part).cast::<T>().read() }
     };
-    Array::Copied(list.iter().map(whole).collect(), core::ptr::null_mut())
+    Array::Copied(list.iter().map(whole).collect(), None)
 }
 
 /// The checks of `readv` and `writev` before they use the file (Linux `import_iovec`): an invalid

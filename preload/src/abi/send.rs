@@ -13,7 +13,7 @@ use super::{
     vector_flags,
 };
 use crate::calls::offload::PeerCall;
-use crate::calls::{Outcome, data, listener};
+use crate::calls::{self, Outcome, data, listener};
 use crate::config;
 use crate::engine::table::FileId;
 use crate::real::{self, Count, fail};
@@ -103,7 +103,13 @@ symbols! {
             Some(sent) => give(sent),
             None if passes_ours(message) => fail(Errno::EINVAL),
             None if file.is_none() && is_refused_message(fd, message, flags) => fail(Errno::EACCES),
-            None => by_kernel(fd, pass!(real::sendmsg(fd, message, flags))),
+            None => {
+                let sent = pass!(real::sendmsg(fd, message, flags));
+                if sent >= 0 {
+                    keep_passed(message);
+                }
+                by_kernel(fd, sent)
+            }
         }
     }
 
@@ -127,11 +133,15 @@ symbols! {
             };
             // The kernel writes to the program's array, so a copy must not be stored behind it.
             drop(list);
-            return match refused {
-                Some(0) => fail(Errno::EACCES) as c_int,
-                Some(before) => pass!(real::sendmmsg(fd, messages, before as c_uint, flags)),
-                None => pass!(real::sendmmsg(fd, messages, count, flags)),
+            let count = match refused {
+                Some(0) => return fail(Errno::EACCES) as c_int,
+                Some(before) => before as c_uint,
+                None => count,
             };
+            let sent = pass!(real::sendmmsg(fd, messages, count, flags));
+            let list = memory::array_begin(messages, usize::try_from(sent).unwrap_or(0));
+            list.iter().for_each(|entry| keep_passed(&raw const entry.msg_hdr));
+            return sent;
         };
         for (idx, entry) in list.iter_mut().enumerate() {
             match send_message(file, &raw const entry.msg_hdr, flags) {
@@ -219,6 +229,14 @@ fn passes_ours(message: *const libc::msghdr) -> bool {
          frames on (--forward)",
     );
     true
+}
+
+/// A message has passed descriptors to another process, which from now on has the same sockets:
+/// those whose owner is not decided stay the kernel's.
+fn keep_passed(message: *const libc::msghdr) {
+    if may_be_ours() {
+        memory::descriptors_in(message).filter_map(known).for_each(calls::keep_passed);
+    }
 }
 
 /// The result of a send that the kernel has made. Of one on a socket of ours that has failed, the

@@ -70,6 +70,9 @@ pub(crate) fn socket(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
 /// The reason of a socket that names an address of IPv6.
 const IPV6: &str = "an IPv6 address";
 
+/// The reason of a socket that two processes have.
+const PASSED: &str = "passed to another process (SCM_RIGHTS) before its first use";
+
 /// Leaves a socket to the kernel for good.
 fn keep(engine: &mut Engine, file: FileId, why: &'static str) -> Result<(), Errno> {
     let twin = engine.files.twin(file)?;
@@ -77,6 +80,15 @@ fn keep(engine: &mut Engine, file: FileId, why: &'static str) -> Result<(), Errn
     epoll_twins::leave_to_kernel(engine, file);
     offload::say_kept(why, offload::name_of(twin).unwrap_or(ANY));
     Ok(())
+}
+
+/// Another process has a socket now (`SCM_RIGHTS`): where its owner is not decided, it is the
+/// kernel's for good, because what this process does with it is to be seen there too.
+pub(crate) fn keep_passed(file: FileId) {
+    let mut engine = engine::enter(file);
+    if engine.files.socket(file).is_ok_and(|socket| socket.place == Owner::Undecided && !socket.is_idle()) {
+        let _ = keep(&mut engine, file, PASSED);
+    }
 }
 
 /// `connect`.

@@ -322,6 +322,40 @@ static void forced(void) {
     close(fd), close(stream);
 }
 
+// A socket that this program passes to itself: what it does with one of them, the other sees.
+static int passed(int fd) {
+    int pair[2], received;
+    char byte = 0, control[CMSG_SPACE(sizeof fd)] = {0};
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control,
+    };
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, pair);
+    say("sendmsg", sendmsg(pair[0], &message, 0));
+    say("recvmsg", recvmsg(pair[1], &message, 0));
+    memcpy(&received, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof received);
+    close(pair[0]), close(pair[1]);
+    return received;
+}
+
+static void passes(void) {
+    struct sockaddr_in echo = at(peer, 7000), name;
+    for (int kind = SOCK_STREAM; kind <= SOCK_DGRAM; kind++) {
+        int fd = socket(AF_INET, kind, 0), other = passed(fd);
+        socklen_t len = sizeof name;
+        say("connect", connect(fd, (void *)&echo, sizeof echo));
+        say("getpeername of the other", getpeername(other, (void *)&name, &len));
+        // A datagram that is lost is sent again.
+        do say("send by the other", send(other, "four", 4, 0));
+        while (!ready(fd, POLLIN, 20000));
+        received(other);
+        close(fd), close(other);
+    }
+}
+
 static int nonblocking(void) { return socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0); }
 
 static int connected_to(int fd, const char *ip, int port) {
@@ -470,7 +504,7 @@ int main(int argc, char **argv) {
     static const struct part parts[] = {{"batches", batches}, {"flags", flags}, {"unsent", unsent},
                                         {"files", files}, {"sets", sets}, {"preclose", preclose},
                                         {"only-the-kernels", only_the_kernels}, {"appended", appended}, {"stamps", stamps},
-                                        {"connects", connects}, {"forced", forced}};
+                                        {"passes", passes}, {"connects", connects}, {"forced", forced}};
     peer = argv[1];
     return play(parts, sizeof parts / sizeof *parts, argv[2]);
 }

@@ -121,6 +121,54 @@ static void odd(void) {
     close(fd);
 }
 
+// Arrays that are not aligned, of a call that waits.
+static char entries[2 * sizeof(struct pollfd) + 1], message_room[sizeof(struct mmsghdr) + 1];
+static int waits;
+
+static void *polls(void *unused) {
+    __atomic_store_n(&waits, gettid(), __ATOMIC_RELEASE);
+    say("poll", poll((struct pollfd *)(entries + 1), 2, 20000));
+    return NULL;
+}
+
+static void *receives(void *of) {
+    __atomic_store_n(&waits, gettid(), __ATOMIC_RELEASE);
+    say("recvmmsg", recvmmsg((int)(long)of, (struct mmsghdr *)(message_room + 1), 1, 0, NULL));
+    return NULL;
+}
+
+// Another thread writes what the call only reads, and finds it afterwards.
+static void written_meanwhile(void) {
+    pthread_t thread;
+    int fd = call(7000), datagrams = socket(AF_INET, SOCK_DGRAM, 0);
+    struct pollfd list[2] = {{fd, POLLIN}, {-1, POLLIN}};
+    memcpy(entries + 1, list, sizeof list);
+    pthread_create(&thread, NULL, polls, NULL);
+    until_it_sleeps(&waits), waits = 0;
+    list[1].fd = 7, list[1].events = POLLOUT;
+    memcpy(entries + 1 + sizeof *list, &list[1], sizeof *list);
+    write(fd, "x", 1);
+    pthread_join(thread, NULL);
+    memcpy(list, entries + 1, sizeof list);
+    printf("revents %d, then %d %d %d\n", list[0].revents, list[1].fd, list[1].events, list[1].revents);
+
+    struct sockaddr_in address = at(peer, 7000);
+    struct iovec part = {bytes, 4};
+    struct mmsghdr message = {.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}};
+    say("connect", connect(datagrams, (struct sockaddr *)&address, sizeof address));
+    memcpy(message_room + 1, &message, sizeof message);
+    pthread_create(&thread, NULL, receives, (void *)(long)datagrams);
+    until_it_sleeps(&waits);
+    message.msg_hdr.msg_iovlen = 9;
+    memcpy(message_room + 1, &message, sizeof message);
+    // One that is lost is sent again.
+    do send(datagrams, "four", 4, 0);
+    while (usleep(200000), pthread_tryjoin_np(thread, NULL) != 0);
+    memcpy(&message, message_room + 1, sizeof message);
+    printf("parts %zu, bytes %u\n", message.msg_hdr.msg_iovlen, message.msg_len);
+    close(fd), close(datagrams);
+}
+
 static void *writes_later(void *of) {
     int fd = (int)(long)of;
     usleep(50000), write(fd, "cd", 2);
@@ -240,7 +288,8 @@ int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
     setvbuf(stdout, NULL, _IOLBF, 0);
-    struct part parts[] = {{"text", text}, {"numbers", numbers}, {"odd", odd}, {"peeks", peeks},
+    struct part parts[] = {{"text", text}, {"numbers", numbers}, {"odd", odd}, {"written meanwhile", written_meanwhile},
+                           {"peeks", peeks},
                            {"low water", low_water}, {"low water of another", low_water_of_another}};
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);
 }
