@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -139,7 +140,10 @@ int main(int count, char **arguments) {
     const char *mode = arguments[1];
     peer = arguments[2];
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (!strcmp(mode, "closes")) closes();
+    if (!strcmp(mode, "closes")) {
+        if (count > 3) setrlimit(RLIMIT_NOFILE, &(struct rlimit){atoi(arguments[3]), atoi(arguments[3])});
+        closes();
+    }
     if (!strcmp(mode, "daemon-early")) daemonises(1);
     if (!strcmp(mode, "daemon-late")) daemonises(0);
     if (!strcmp(mode, "threads")) {

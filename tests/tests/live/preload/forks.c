@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,9 +67,48 @@ static void streams_of_the_parent(void) {
     fclose(stream);
 }
 
+// By calls that run no handler of pthread_atfork.
+static pid_t fork_by(int way) {
+#ifdef SYS_fork
+    if (way == 2) return syscall(SYS_fork);
+#endif
+    return way == 0 ? _Fork() : syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+}
+
+static int echoes(int fd) {
+    char bytes[4];
+    return write(fd, "four", 4) == 4 && recv(fd, bytes, 4, MSG_WAITALL) == 4 && memcmp(bytes, "four", 4) == 0;
+}
+
+// Such a child closes what it has of its parent's, and makes a socket of its own.
+static void forks_unseen(void) {
+    for (int way = 0; way < 3; way++) {
+        int fd = call(7000), datagrams = socket(AF_INET, SOCK_DGRAM, 0), ends[2], status = 0;
+        struct sockaddr_in echo = at(peer, 7000);
+        connect(datagrams, (struct sockaddr *)&echo, sizeof echo);
+        pipe(ends);
+        pid_t child = fork_by(way);
+        if (child == 0) {
+            char byte;
+            alarm(60);
+            close(fd), close(datagrams);
+            read(ends[0], &byte, 1);
+            int own = socket(AF_INET, SOCK_STREAM, 0);
+            if (connect(own, (struct sockaddr *)&echo, sizeof echo) < 0) _exit(2);
+            _exit(echoes(own) ? 0 : 3);
+        }
+        printf("meanwhile: %d\n", echoes(fd));
+        write(ends[1], "x", 1);
+        say("waitpid", waitpid(child, &status, 0) == child);
+        printf("status %d, afterwards: %d\n", status, echoes(fd));
+        close(fd), close(datagrams), close(ends[0]), close(ends[1]);
+    }
+}
+
 int main(int count, char **arguments) {
     if (count < 2) return 2;
     peer = arguments[1];
-    struct part parts[] = {{"signals", signals_of_the_parent}, {"streams", streams_of_the_parent}};
+    struct part parts[] = {{"signals", signals_of_the_parent}, {"streams", streams_of_the_parent},
+                           {"unseen", forks_unseen}};
     return play(parts, sizeof parts / sizeof *parts, arguments[2]);
 }
