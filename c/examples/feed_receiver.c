@@ -39,7 +39,7 @@ int main(int argc, char **argv)
 
     options.held = 64;
     if (is_live) {
-        options.flags = WP_LOG;
+        options.flags = WP_LOG | WP_ACCEPT_CHECKSUMS;
         if (inet_pton(AF_INET, argv[2], &group.sin_addr) != 1)
             return fprintf(stderr, "%s is no group\n", argv[2]), 2;
         group.sin_port = htons((uint16_t)atoi(argv[3]));
@@ -77,6 +77,7 @@ int main(int argc, char **argv)
                 kept_data = events[i].data;
                 kept_len = events[i].len;
                 printf("packet %" PRIu64 ": %.*s\n", packets, (int)kept_len, (const char *)kept_data);
+                fflush(stdout);
             }
         }
     }

@@ -79,7 +79,7 @@ int main(int argc, char **argv)
 
     options.connections = 16;
     if (is_live) {
-        options.flags = WP_LOG;
+        options.flags = WP_LOG | WP_ACCEPT_CHECKSUMS;
         if (inet_pton(AF_INET, argv[2], &gateway.sin_addr) != 1)
             return fprintf(stderr, "%s is no address\n", argv[2]), 2;
         gateway.sin_port = htons((uint16_t)atoi(argv[3]));

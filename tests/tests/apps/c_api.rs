@@ -5,16 +5,19 @@
 use core::mem::{offset_of, size_of};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream, UdpSocket};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 use std::time::Duration;
 
 use wirepath_c::Code;
 use wirepath_c::abi::{CONSTANTS, Event, Handle, StackOptions, Stat, TcpInfo, TcpOptions, UdpOptions};
-use wirepath_tests::live::{NEAR, OURS, THEIRS, Wire, has_program, wait_until};
+use wirepath_tests::live::{NEAR, OURS, THEIRS, TIMEOUT, Wire, has_program, wait_until};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
@@ -344,7 +347,7 @@ fn epoll_loop_answers_beside_the_kernel_and_sleeps() {
         panic!("no answer: {}", String::from_utf8_lossy(&running.wait_with_output().unwrap().stderr));
     }
     assert_eq!(&answer[..first.unwrap()], b"are you there?");
-    std::thread::sleep(Duration::from_millis(300));
+    thread::sleep(Duration::from_millis(300));
     running.stdin.take().unwrap().write_all(b"stop\n").unwrap();
     let mut said = String::new();
     running.stdout.take().unwrap().read_to_string(&mut said).unwrap();
@@ -354,4 +357,90 @@ fn epoll_loop_answers_beside_the_kernel_and_sleeps() {
         before.rsplit([' ', '\n']).next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0)
     };
     assert!(number(" answered") >= 1 && number(" timers") >= 2 && number(" sleeps") >= 2, "{said}");
+}
+
+/// An example on the near end of a wire, beside the kernel. Dropped, it is killed.
+struct Example {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Example {
+    fn start(wire: &Wire, place: &Path, source: &str, arguments: &[&str]) -> Self {
+        wire.near.ip(&["addr", "add", &format!("{OURS}/24"), "dev", NEAR]).unwrap();
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", wire.near.name()]).arg(compiled(source, place)).args(arguments);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let (sender, lines) = channel();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        thread::spawn(move || said.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Self { child, lines }
+    }
+
+    /// The next line that it prints.
+    fn line(&self) -> String {
+        self.lines.recv_timeout(TIMEOUT).unwrap_or_else(|why| panic!("no line, and no more of them: {why}"))
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends texts to the group of the examples, a thousand a second, while `act` runs.
+fn while_the_group_has<T>(wire: &Wire, text: impl Fn(u64) -> String + Sync, act: impl FnOnce() -> T) -> T {
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let (sender, is_over) = (wire.socket((THEIRS, 0)), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in (0..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                sender.send_to(text(number).as_bytes(), ("239.1.1.1", 9_000)).unwrap();
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        // Also where it panics.
+        let _over = Over(&is_over);
+        act()
+    })
+}
+
+#[test]
+fn feed_receiver_prints_what_a_group_brings_over_a_wire() {
+    let test = "feed_receiver_prints_what_a_group_brings_over_a_wire";
+    let (Some(wire), Some(place)) = (Wire::new(test), installed(test)) else { return };
+    let receiver = Example::start(&wire, place, "examples/feed_receiver.c", &[NEAR, "239.1.1.1", "9000"]);
+    let text = |number| format!("{number:08} price 101.25");
+    let lines = while_the_group_has(&wire, text, || [receiver.line(), receiver.line()]);
+    for (line, begin) in lines.iter().zip(["packet 100: ", "packet 200: "]) {
+        assert!(line.starts_with(begin) && line.ends_with(" price 101.25"), "{lines:?}");
+    }
+}
+
+#[test]
+fn tick_to_order_fires_at_a_kernels_gateway_over_a_wire() {
+    let test = "tick_to_order_fires_at_a_kernels_gateway_over_a_wire";
+    let (Some(wire), Some(place)) = (Wire::new(test), installed(test)) else { return };
+    let listener = wire.far.run(|| TcpListener::bind((THEIRS, 9_100)).unwrap());
+    let trader = Example::start(&wire, place, "examples/tick_to_order.c", &[NEAR, &THEIRS.to_string(), "9100"]);
+    assert_eq!(trader.line(), "connected, and the order stands ready");
+    let mut gateway = BufReader::new(listener.accept().unwrap().0);
+    gateway.get_ref().set_read_timeout(Some(TIMEOUT)).unwrap();
+    // Each second tick is too dear.
+    let tick = |number: u64| if number % 2 == 0 { "00000090".to_owned() } else { "00000100".to_owned() };
+    let mut orders = String::new();
+    while_the_group_has(&wire, tick, || (0..20).for_each(|_| _ = gateway.read_line(&mut orders).unwrap()));
+    gateway.get_ref().shutdown(Shutdown::Write).unwrap();
+    gateway.read_to_string(&mut orders).unwrap();
+    let are_right = orders.lines().all(|order| order == "BUY 100 WIRE @ 00000090 IOC ACCOUNT 7");
+    assert!(orders.lines().count() >= 20 && are_right, "{orders}");
+    assert!(trader.line().starts_with("the gateway is gone: "));
+    assert_eq!(trader.line(), format!("{} orders fired", orders.lines().count()));
 }
