@@ -4,7 +4,7 @@
 use core::hint::black_box;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::ptr;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use wirepath::pipeline::{App, Cx, Datagram, UdpFlow, UdpOptions};
 use wirepath::port::{EmbeddedPort, Port, udp};
@@ -155,6 +155,14 @@ fn alternate(mut turn: impl FnMut() -> Times) -> Times {
 }
 
 fn stack(local: SocketAddrV4) -> Handle {
+    let (stack, mut sub) = (open(c"memory:c-calls", local, 0), Handle::default());
+    let local = address(local);
+    done(entry::wp_udp_bind(stack, &raw const local, 0, &raw mut sub));
+    stack
+}
+
+/// A stack at an end of a wire, with room for so many connections.
+pub(super) fn open(wire: &CStr, local: SocketAddrV4, connections: u32) -> Handle {
     let own = CString::new(format!("{}/24", local.ip())).expect("no zero in it");
     let options = StackOptions {
         size: size_of::<StackOptions>() as u32,
@@ -162,17 +170,15 @@ fn stack(local: SocketAddrV4) -> Handle {
         name: ptr::null(),
         address: own.as_ptr(),
         gateway: ptr::null(),
-        connections: 0,
+        connections,
         held: 64,
     };
-    let (mut stack, mut sub) = (Handle::default(), Handle::default());
-    done(entry::wp_open(c"memory:c-calls".as_ptr(), &raw const options, &raw mut stack));
-    let local = address(local);
-    done(entry::wp_udp_bind(stack, &raw const local, 0, &raw mut sub));
+    let mut stack = Handle::default();
+    done(entry::wp_open(wire.as_ptr(), &raw const options, &raw mut stack));
     stack
 }
 
-fn address(address: SocketAddrV4) -> libc::sockaddr_in {
+pub(super) fn address(address: SocketAddrV4) -> libc::sockaddr_in {
     libc::sockaddr_in {
         sin_family: libc::AF_INET as libc::sa_family_t,
         sin_port: address.port().to_be(),
@@ -181,6 +187,6 @@ fn address(address: SocketAddrV4) -> libc::sockaddr_in {
     }
 }
 
-fn done(result: i32) {
+pub(super) fn done(result: i32) {
     assert!(result >= 0, "a call was refused: {result}");
 }

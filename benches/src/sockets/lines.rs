@@ -1,8 +1,9 @@
 //! The lines of the table: what the calls of sockets add to the framework's own.
 
 use super::c_calls::{Foreign, Own, Times};
+use super::c_streams;
 use super::{OwnExchange, OwnReception, SocketExchange, SocketReception};
-use crate::measure::sampling::{Spread, interleave};
+use crate::measure::sampling::{Samples, Spread, interleave};
 use crate::measure::table::{DemuxMatch, Line};
 
 /// Requests of a sample.
@@ -14,6 +15,7 @@ pub fn lines(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, mut add:
     receptions(samples, &instructions, &mut add);
     exchanges(samples, &instructions, &mut add);
     calls_of_c(samples, &mut add);
+    streams_of_c(samples, &mut add);
 }
 
 fn receptions(samples: usize, instructions: impl Fn(&str) -> DemuxMatch, add: &mut impl FnMut(Line)) {
@@ -47,12 +49,28 @@ fn calls_of_c(samples: usize, add: &mut impl FnMut(Line)) {
         ("a turn that receives, by datagrams of 64 B", (|times: Times| times.receive) as fn(Times) -> f64),
         ("a call that sends 64 B", |times| times.send),
     ] {
-        let [own, foreign] = interleave(samples, [&mut || of(own.times()), &mut || of(foreign.times())]);
-        let what = format!("C in memory, {what}: what it adds to Rust's");
-        add(Line::new(&what, "ns", foreign.minus(&own)).at_most(10.0));
-        add(Line::new("  with Rust's share", "ns", foreign.spread()));
-        add(Line::new("  Rust alone, in the same run", "ns", own.spread()));
+        let both = interleave(samples, [&mut || of(own.times()), &mut || of(foreign.times())]);
+        add_of_c(what, both, add);
     }
+}
+
+fn streams_of_c(samples: usize, add: &mut impl FnMut(Line)) {
+    let (mut own, mut foreign) = (c_streams::Own::new(), c_streams::Foreign::new());
+    for (what, of) in [
+        ("a call that sends 64 B by TCP", (|times: c_streams::Times| times.send) as fn(c_streams::Times) -> f64),
+        ("a prepared order of 64 B that is fired", |times| times.fire),
+    ] {
+        let both = interleave(samples, [&mut || of(own.times()), &mut || of(foreign.times())]);
+        add_of_c(what, both, add);
+    }
+}
+
+/// What the calls of C add to Rust's, of samples of both.
+fn add_of_c(what: &str, [own, foreign]: [Samples; 2], add: &mut impl FnMut(Line)) {
+    let what = format!("C in memory, {what}: what it adds to Rust's");
+    add(Line::new(&what, "ns", foreign.minus(&own)).at_most(10.0));
+    add(Line::new("  with Rust's share", "ns", foreign.spread()));
+    add(Line::new("  Rust alone, in the same run", "ns", own.spread()));
 }
 
 /// The difference of two counts.

@@ -20,6 +20,7 @@ use crate::receiver::{DigestApp, ROUND};
 use crate::tcp::MESSAGE_LEN;
 
 mod c_calls;
+mod c_streams;
 mod lines;
 
 pub use lines::lines;
