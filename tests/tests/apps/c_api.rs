@@ -434,7 +434,7 @@ fn tick_to_order_fires_at_a_kernels_gateway_over_a_wire() {
     let mut gateway = BufReader::new(listener.accept().unwrap().0);
     gateway.get_ref().set_read_timeout(Some(TIMEOUT)).unwrap();
     // Each second tick is too dear.
-    let tick = |number: u64| if number % 2 == 0 { "00000090".to_owned() } else { "00000100".to_owned() };
+    let tick = |number: u64| if number.is_multiple_of(2) { "00000090".to_owned() } else { "00000100".to_owned() };
     let mut orders = String::new();
     while_the_group_has(&wire, tick, || (0..20).for_each(|_| _ = gateway.read_line(&mut orders).unwrap()));
     gateway.get_ref().shutdown(Shutdown::Write).unwrap();
