@@ -194,14 +194,16 @@ impl<P: Payload, O: Output<P>> Context<'_, P, O> {
     }
 
     /// Sends the SYN again within milliseconds instead of a second. Only the first SYN, as on
-    /// Linux: no peer has us send more SYNs than a lost answer does.
-    pub(super) fn send_syn_soon(&mut self) {
+    /// Linux: no peer has us send more SYNs than a lost answer does. Whether it was the first.
+    pub(super) fn send_syn_soon(&mut self) -> bool {
         let clock = &mut self.connection.clock;
         let at = self.now + SYN_AFTER_RESET;
-        if clock.backoff == 0 && at < clock.timer_at {
+        let is_first = clock.backoff == 0 && at < clock.timer_at;
+        if is_first {
             clock.start(RetransmitTimer::Timeout, at);
             self.arm();
         }
+        is_first
     }
 
     /// The peer's window is closed for waiting data (RFC 9293 3.8.6.1): the first probe after a

@@ -318,6 +318,11 @@ impl<P: Payload> Tcp<P> {
             self.shared.tally.resets_suppressed += 1;
             return;
         }
+        self.reset(arrival, output);
+    }
+
+    /// The reset itself, which no limit holds back.
+    pub(super) fn reset<O: Output<P>>(&mut self, arrival: &Arrival, output: &mut O) {
         let segment = &arrival.segment;
         let mut reset = if segment.has(TcpFlags::ACK) {
             Outgoing::bare(arrival.flow, segment.ack, Seq(0), TcpFlags::RST)

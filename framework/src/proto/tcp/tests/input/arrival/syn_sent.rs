@@ -1,6 +1,6 @@
 //! SYN-SENT (RFC 9293 3.10.7.3): the answers to our SYN.
 
-use crate::proto::tcp::tests::script::{ACK, ISN, RST, SYN, calling, closed};
+use crate::proto::tcp::tests::script::{ACK, ISN, RST, SYN, Script, calling, closed};
 use crate::proto::tcp::tests::*;
 
 #[test]
@@ -33,6 +33,19 @@ fn syn_is_sent_again_at_once_after_the_reset_of_an_older_connection() {
     script.send(ACK, Seq(ISN), old, b"");
     assert_eq!(script.pass(Duration::from_millis(1_500)), []);
     assert_eq!(script.pass(Duration::from_millis(1_000))[0].flags, SYN);
+}
+
+/// Many calls of a program that is started again meet connections of its last life.
+#[test]
+fn reset_of_an_older_connection_is_sent_where_strangers_have_used_up_the_limit() {
+    let mut script = calling();
+    let (to, ack) = (script.to, script.ack);
+    script.to.local.set_port(to.local.port() - 1);
+    while !script.send(ACK, Seq(ISN), Seq(9), b"").1.is_empty() {}
+    script.to = to;
+    let older = |script: &mut Script| script.send(ACK, Seq(ISN), ack + 5, b"").1;
+    assert_eq!(older(&mut script)[0].flags, RST);
+    assert_eq!(older(&mut script), [], "its second answer counts towards the limit");
 }
 
 #[test]
