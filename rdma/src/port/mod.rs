@@ -10,6 +10,8 @@
 //! with the doorbell of the turn in which their cause arrived. RoCEv1 comes by its Ethernet type,
 //! to a node that takes it ([`RoceNode::with_v1`]).
 
+#[cfg(feature = "rdma-core")]
+mod any;
 mod counters;
 mod long_frames;
 #[allow(unsafe_code)]
@@ -19,6 +21,8 @@ mod path;
 mod prefetch;
 mod roce_port;
 
+#[cfg(feature = "rdma-core")]
+pub use any::{AnyProvider, NicOptions, source_to};
 pub use counters::DeviceRows;
 pub use mbufs::Mbufs;
 pub use node::{NodeCounters, RoceNode, V1_ETHERTYPE, group_subscription, subscription};

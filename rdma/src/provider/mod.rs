@@ -1,5 +1,5 @@
 //! One program over either: the RoCE device of this package, or a NIC through rdma-core. Which of
-//! them is chosen by the device that is opened.
+//! them is chosen by the device that is opened; `AnyProvider::open` in `port` chooses by its name.
 //!
 //! ```text
 //!  program ─▶ Provider ─┬─▶ roce::Device        its worker moves the frames

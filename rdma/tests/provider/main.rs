@@ -14,6 +14,8 @@ use rdma::wire::psn::Psn;
 use rdma::wire::qpn::Qpn;
 use softhca::testing::is_inside;
 
+#[cfg(feature = "port")]
+mod by_name;
 mod conformance;
 #[cfg(feature = "port")]
 mod mbufs;
@@ -31,12 +33,12 @@ struct Own {
 }
 
 impl Own {
-    fn new(provider: &mut impl Provider) -> Self {
+    fn new(provider: &mut (impl Provider + ?Sized)) -> Self {
         Self::of(provider, Transport::Rc, false)
     }
 
     /// With a queue pair of this service, whose receives may come from a shared queue.
-    fn of(provider: &mut impl Provider, transport: Transport, is_shared: bool) -> Self {
+    fn of(provider: &mut (impl Provider + ?Sized), transport: Transport, is_shared: bool) -> Self {
         let pd = provider.create_pd().unwrap();
         let cq = provider.create_cq(64).unwrap();
         let memory = Buffer::zeroed(MEMORY);

@@ -5,13 +5,12 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use ::rdma::cable::{Cable, CableError, CabledDevice, FramedTcp, SharedMemory, SharedMemoryListener, Ticket};
-use ::rdma::port::RocePort;
+use ::rdma::port::{AnyProvider, NicOptions};
 use ::rdma::provider::{Provider, RdmaCore};
 use ::rdma::roce::{Addresses, Device, DeviceError, Event, Link, Path};
 
 use super::exchange::Connection;
 use super::published::{Published, name_carrier};
-use super::via;
 
 /// How long the client may take to connect a second time.
 const CABLE_SPAN: Duration = Duration::from_secs(5);
@@ -21,9 +20,16 @@ const TURNS_PER_LOOK: u32 = 1024;
 
 /// A device with what carries its packets.
 pub(super) enum Carried {
-    Port(Box<RocePort>),
-    Cable { device: Box<CabledDevice<LateCable>>, begun: Instant, published: Option<Published> },
-    Nic { nic: Box<RdmaCore>, turns: u32 },
+    /// A port, or a NIC, of which the turns count down to the next look for an event.
+    Wire {
+        any: AnyProvider,
+        turns: u32,
+    },
+    Cable {
+        device: Box<CabledDevice<LateCable>>,
+        begun: Instant,
+        published: Option<Published>,
+    },
 }
 
 impl Carried {
@@ -33,47 +39,49 @@ impl Carried {
         Self::Cable { device: Box::new(device), begun: Instant::now(), published: None }
     }
 
-    /// A NIC of rdma-core.
-    pub(super) fn by_nic(nic: RdmaCore) -> Self {
-        Self::Nic { nic: Box::new(nic), turns: 0 }
+    /// A port, or a NIC.
+    pub(super) const fn by_wire(any: AnyProvider) -> Self {
+        Self::Wire { any, turns: 0 }
+    }
+
+    /// A NIC of rdma-core, whose packets have this traffic class.
+    pub(super) fn by_nic(nic: RdmaCore, traffic_class: u8) -> Self {
+        Self::by_wire(AnyProvider::Nic(Box::new(nic), NicOptions { traffic_class: Some(traffic_class) }))
     }
 
     /// The device in software, which counts; a NIC's counters are the kernel's.
     pub(super) fn device(&self) -> Option<&Device> {
         match self {
-            Self::Port(port) => Some(port.device()),
+            Self::Wire { any, .. } => any.software(),
             Self::Cable { device, .. } => Some(device.device()),
-            Self::Nic { .. } => None,
         }
     }
 
     pub(super) fn provider(&self) -> &dyn Provider {
         match self {
-            Self::Port(port) => port.device(),
+            Self::Wire { any, .. } => any.provider(),
             Self::Cable { device, .. } => device.device(),
-            Self::Nic { nic, .. } => &**nic,
         }
     }
 
     pub(super) fn provider_mut(&mut self) -> &mut dyn Provider {
         match self {
-            Self::Port(port) => port.device_mut(),
+            Self::Wire { any, .. } => any.provider_mut(),
             Self::Cable { device, .. } => device.device_mut(),
-            Self::Nic { nic, .. } => &mut **nic,
         }
     }
 
     /// The next event. Of a NIC one is looked for in some turns alone.
     pub(super) fn next_event(&mut self) -> Result<Option<Event>, DeviceError> {
         match self {
-            Self::Nic { turns, .. } if *turns % TURNS_PER_LOOK != 0 => Ok(None),
+            Self::Wire { any: AnyProvider::Nic(..), turns } if *turns % TURNS_PER_LOOK != 0 => Ok(None),
             _ => self.provider_mut().next_event(),
         }
     }
 
     /// Also of a NIC the next look for an event is one, in this turn.
     pub(super) const fn look_now(&mut self) {
-        if let Self::Nic { turns, .. } = self {
+        if let Self::Wire { turns, .. } = self {
             *turns = 0;
         }
     }
@@ -81,7 +89,7 @@ impl Carried {
     /// One turn; says how much it moved.
     pub(super) fn turn(&mut self) -> Result<usize, CableError> {
         match self {
-            Self::Port(port) => Ok(port.turn()),
+            Self::Wire { any: any @ AnyProvider::Port(_), .. } => Ok(any.turn()),
             Self::Cable { device, begun, published } => {
                 let now = begun.elapsed().as_nanos() as u64;
                 let moved = device.turn(now);
@@ -91,7 +99,7 @@ impl Carried {
                 moved
             }
             // It moves them itself: no core is given up for each look at its completions.
-            Self::Nic { turns, .. } => {
+            Self::Wire { turns, .. } => {
                 *turns = turns.wrapping_add(1);
                 Ok((*turns % TURNS_PER_LOOK) as usize)
             }
@@ -102,9 +110,9 @@ impl Carried {
     /// carries the kernel counts.
     pub(super) fn publish(&mut self, carrier: &str) {
         match self {
-            Self::Port(port) => name_carrier(&port.port_mut().scope("rdma"), carrier),
+            Self::Wire { any: AnyProvider::Port(port), .. } => name_carrier(&port.port_mut().scope("rdma"), carrier),
             Self::Cable { published, .. } => *published = Published::create(carrier),
-            Self::Nic { .. } => (),
+            Self::Wire { .. } => (),
         }
     }
 
@@ -135,19 +143,6 @@ impl Carried {
 pub(super) fn cable_path() -> Path {
     let link = Link { destination: [0; 6], source: [0; 6], vlan: None };
     Path::new(link, Addresses::Ipv4 { source: Ipv4Addr::LOCALHOST, destination: Ipv4Addr::LOCALHOST })
-}
-
-/// The way of a NIC, which has resolved it where it needs that: the kernel finds the MAC address.
-pub(super) fn nic_path(nic: &RdmaCore, peer: Ipv4Addr, traffic_class: u8) -> Result<Path, String> {
-    let source = via::source(peer)?;
-    if !nic.gids().any(|gid| gid == source.to_ipv6_mapped()) {
-        return Err(format!(
-            "the kernel reaches {peer} from {source}, which is no GID of the NIC: choose another --device, or give \
-             its interface an address of the peer's network"
-        ));
-    }
-    let link = Link { destination: [0; 6], source: [0; 6], vlan: None };
-    Ok(Path { traffic_class, ..Path::new(link, Addresses::Ipv4 { source, destination: peer }) })
 }
 
 /// A cable, or why there is none. The server says where it listens, the client whether it has come

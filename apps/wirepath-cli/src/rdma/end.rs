@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ::rdma::cable::{ACK_TIMEOUT, Carrier};
 use ::rdma::cm::{CmConfig, Manager};
-use ::rdma::port::{RocePort, RocePortOptions, first_psn};
+use ::rdma::port::{AnyProvider, RocePort, RocePortOptions, first_psn};
 use ::rdma::provider::{Provider, RdmaCore};
 use ::rdma::roce::{
     Access, Addresses, Buffer, CompletionKind, CqHandle, Data, Destination, Device, DeviceConfig, DeviceError, Event,
@@ -20,7 +20,7 @@ use ::rdma::wire::psn::Psn;
 use ::rdma::wire::qpn::Qpn;
 use wirepath::worker::StopFlag;
 
-use super::carried::{Carried, cable_path, nic_path};
+use super::carried::{Carried, cable_path};
 use super::exchange::Connection;
 use super::over::Choice;
 use super::pattern::Mark;
@@ -68,8 +68,6 @@ pub(super) struct End {
     /// Bytes of a message.
     size: u32,
     psn: Psn,
-    /// Of the packets of a NIC.
-    traffic_class: u8,
     stop: StopFlag,
 }
 
@@ -144,7 +142,6 @@ impl End {
             mtu,
             size: options.size,
             psn,
-            traffic_class: options.traffic_class,
             stop: stop.clone(),
         })
     }
@@ -153,12 +150,8 @@ impl End {
     pub(super) fn path(&mut self, peer: Ipv4Addr) -> Result<Path, Box<dyn Error>> {
         let begun = Instant::now();
         loop {
-            let port = match &mut self.carried {
-                Carried::Port(port) => port,
-                Carried::Cable { .. } => return Ok(cable_path()),
-                Carried::Nic { nic, .. } => return Ok(nic_path(nic, peer, self.traffic_class)?),
-            };
-            if let Some(path) = port.path(peer)? {
+            let Carried::Wire { any, .. } = &mut self.carried else { return Ok(cable_path()) };
+            if let Some(path) = any.path(peer)? {
                 return Ok(path);
             }
             if self.stop.is_stopping() {
@@ -271,7 +264,7 @@ impl End {
             self.carried.publish(&self.carrier.to_string());
         }
         let by = match self.carried {
-            Carried::Nic { .. } => self.by(),
+            Carried::Wire { any: AnyProvider::Nic(..), .. } => self.by(),
             _ => self.carrier.to_string(),
         };
         eprintln!("wirepath: queue pair {:#x}: {by}, because {}", self.qpn().get(), self.why);
@@ -310,14 +303,16 @@ impl End {
 
     /// Calls the connection manager, with the time and the device that it connects.
     pub(super) fn with_manager<T>(&mut self, call: impl FnOnce(u64, &mut Manager, &mut Device) -> T) -> T {
-        let Carried::Port(port) = &mut self.carried else { unreachable!("a manager is made with a port") };
+        let Carried::Wire { any: AnyProvider::Port(port), .. } = &mut self.carried else {
+            unreachable!("a manager is made with a port")
+        };
         port.with_manager(call).expect("a port is opened with a manager")
     }
 
     /// What carries the packets, in words.
     pub(super) fn by(&self) -> String {
         match (&self.carried, self.carrier) {
-            (Carried::Nic { .. }, _) => format!("RoCEv2 by the NIC {}", self.via),
+            (Carried::Wire { any: AnyProvider::Nic(..), .. }, _) => format!("RoCEv2 by the NIC {}", self.via),
             (_, Carrier::RoceV2) => format!("{} over {}", self.carrier, self.via),
             (_, carrier) => carrier.to_string(),
         }
@@ -580,7 +575,13 @@ fn open_carrier(
     if let Some(name) = &options.device {
         let nic = open_nic(name)?;
         let mtu = options.mtu_on(nic.mtu()?)?;
-        return Ok(Opened { carried: Carried::by_nic(nic), carrier: Carrier::RoceV2, why, via: name.clone(), mtu });
+        return Ok(Opened {
+            carried: Carried::by_nic(nic, options.traffic_class),
+            carrier: Carrier::RoceV2,
+            why,
+            via: name.clone(),
+            mtu,
+        });
     }
     let cable_mtu = options.mtu.unwrap_or(Mtu::B4096);
     let by_cable = |carrier, why| {
@@ -595,7 +596,13 @@ fn open_carrier(
     match open_port(&via, options, psn, stop) {
         Ok(port) => {
             let mtu = port.mtu();
-            Ok(Opened { carried: Carried::Port(Box::new(port)), carrier: Carrier::RoceV2, why, via, mtu })
+            Ok(Opened {
+                carried: Carried::by_wire(AnyProvider::Port(Box::new(port))),
+                carrier: Carrier::RoceV2,
+                why,
+                via,
+                mtu,
+            })
         }
         Err(error) if carrier.is_none() => Ok(by_cable(Carrier::FramedTcp, format!("{via} was not opened: {error}"))),
         Err(error) => Err(error.into()),
@@ -699,7 +706,7 @@ mod tests {
     }
 
     fn gid(end: &End) -> std::net::Ipv6Addr {
-        let Carried::Nic { nic, .. } = &end.carried else { panic!("no NIC") };
+        let Carried::Wire { any: AnyProvider::Nic(nic, _), .. } = &end.carried else { panic!("no NIC") };
         nic.gids().next().unwrap()
     }
 

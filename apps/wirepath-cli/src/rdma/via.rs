@@ -1,8 +1,8 @@
 //! The port to a peer, where the user names none: that of the kernel's route.
 
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::Ipv4Addr;
 
-use ::rdma::wire::ROCE_PORT;
+use ::rdma::port::source_to;
 use wirepath::counters::Block;
 use wirepath::worker::kernel::Mirror;
 
@@ -14,7 +14,7 @@ const CHOOSE: &str = "choose the interface by --via";
 
 /// The interface over which the kernel reaches `peer`.
 pub(super) fn to(peer: Ipv4Addr) -> Result<String, String> {
-    let source = source(peer).map_err(|why| format!("{why}; {CHOOSE}"))?;
+    let source = source_to(peer).map_err(|why| format!("{why}; {CHOOSE}"))?;
     if source == peer {
         return Err(format!("{peer} is an address of this host, and RoCE needs another host; {CHOOSE}"));
     }
@@ -37,17 +37,5 @@ pub(super) fn with(address: Ipv4Addr) -> Result<String, String> {
 /// Whether this host has the address: all of 127/8, and secondary addresses, from which the kernel
 /// does not send to themselves.
 pub(super) fn is_local(address: Ipv4Addr) -> bool {
-    address.is_loopback() || source(address).is_ok_and(|source| source == address) || with(address).is_ok()
-}
-
-/// The address of ours from which the kernel sends to `peer`. Nothing is sent: a datagram socket
-/// that is connected has the address of its route.
-pub(super) fn source(peer: Ipv4Addr) -> Result<Ipv4Addr, String> {
-    let source = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
-        .and_then(|socket| socket.connect((peer, ROCE_PORT)).and_then(|()| socket.local_addr()))
-        .map_err(|error| format!("the kernel has no route to {peer}: {error}"))?;
-    match source.ip() {
-        IpAddr::V4(source) => Ok(source),
-        IpAddr::V6(_) => Err(format!("the route to {peer} is none of IPv4")),
-    }
+    address.is_loopback() || source_to(address).is_ok_and(|source| source == address) || with(address).is_ok()
 }
