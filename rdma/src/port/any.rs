@@ -42,8 +42,8 @@ pub struct NicOptions {
 
 impl AnyProvider {
     /// Opens the device of this name: a NIC as `wirepath rdma devices` names it (`mlx5_0`), or else
-    /// a port as [`RocePort::open`] does (`eth1`). Of the options a NIC has the traffic class alone;
-    /// its connections are the kernel's, and so are its counters.
+    /// a port as [`RocePort::open`] does (`eth1`). Of the options a NIC has the traffic class
+    /// alone; its connections are the kernel's, and so are its counters.
     ///
     /// # Errors
     /// There is neither, or it carries no RoCE: what to do about it.

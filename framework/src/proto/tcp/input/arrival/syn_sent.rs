@@ -25,8 +25,8 @@ impl<P: Payload> Tcp<P> {
         // the reset ends it. The peer has dropped our SYN for it, so the SYN is sent again soon.
         if segment.has(TcpFlags::ACK) && segment.ack != self.connections[slot].rare_snd.iss + 1 {
             if !segment.has(TcpFlags::RST) {
-                // The first counts towards no limit: the SYN that follows is in vain without it, and
-                // a program that is started again has many such calls at a time.
+                // The first counts towards no limit: the SYN that follows is in vain without it,
+                // and a program that is started again has many such calls at a time.
                 if self.context(slot, output, now).send_syn_soon() {
                     self.reset(arrival, output);
                 } else {
