@@ -19,10 +19,12 @@
 //! [`run_cm_seed`] makes and ends connections by RDMA_CM over the same wire. [`run_hostile`] and
 //! [`run_cm_hostile`] are other tests: a peer that sends anything, by the bytes of an input. Over a
 //! cable of shared memory it writes anything ([`run_ring_hostile`]), and over a wire frames of any
-//! bytes ([`run_hostile_frames`]).
+//! bytes ([`run_hostile_frames`]); and before the first packet it tells anything
+//! ([`run_exchanges`]).
 
 mod connecting;
 mod end;
+mod exchanges;
 mod flow;
 mod hostile;
 mod memory;
@@ -33,6 +35,7 @@ mod wire;
 mod world;
 
 pub use connecting::{CmSummary, run_cm_hostile, run_cm_seed};
+pub use exchanges::{exchange_seeds, run_exchanges};
 pub use hostile::{hostile_frame_seeds, run_hostile, run_hostile_frames};
 pub use mirrored::Mirrored;
 pub use ring::run_ring_hostile;

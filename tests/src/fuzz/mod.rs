@@ -117,6 +117,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "mlx5_rx", run: device::mlx5::rx, seeds: device::mlx5::rx_seeds },
     Target { name: "mlx5_tx", run: device::mlx5::tx, seeds: device::mlx5::tx_seeds },
     Target { name: "rdma_cm", run: rdma::testing::run_cm_hostile, seeds: seeds::plans },
+    Target { name: "rdma_exchanges", run: rdma::testing::run_exchanges, seeds: rdma::testing::exchange_seeds },
     Target { name: "rdma_ring", run: rdma::testing::run_ring_hostile, seeds: seeds::plans },
     Target { name: "roce", run: rdma::testing::run_hostile, seeds: seeds::plans },
     Target { name: "roce_frames", run: rdma::testing::run_hostile_frames, seeds: rdma::testing::hostile_frame_seeds },
