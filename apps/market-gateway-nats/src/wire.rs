@@ -60,8 +60,11 @@ impl core::error::Error for WireError {}
 
 /// The next thing in `input` and its bytes; `None` where it is not whole yet.
 pub fn parse(input: &[u8]) -> Result<Option<(ServerMessage<'_>, usize)>, WireError> {
-    let Some(end) = input.windows(2).position(|pair| pair == b"\r\n") else {
-        return if input.len() > LINE_MAX { Err(WireError::LineLong) } else { Ok(None) };
+    // A line is as long whether it comes whole or in pieces.
+    let front = &input[..input.len().min(LINE_MAX + 2)];
+    let Some(end) = front.windows(2).position(|pair| pair == b"\r\n") else {
+        let may_end = front.get(LINE_MAX..).is_none_or(|rest| b"\r\n".starts_with(rest));
+        return if may_end { Ok(None) } else { Err(WireError::LineLong) };
     };
     let line = str::from_utf8(&input[..end]).map_err(|_| WireError::Unknown)?;
     let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -170,6 +173,20 @@ mod tests {
             (&[b'x'; LINE_MAX + 1], WireError::LineLong),
         ] {
             assert_eq!(parse(text), Err(error));
+        }
+    }
+
+    #[test]
+    fn line_that_is_too_long_is_refused_whole_as_in_pieces() {
+        let line = |len: usize| [b"INFO ", &vec![b'x'; len - 5][..], b"\r\n"].concat();
+        let longest = line(LINE_MAX);
+        assert!(matches!(parse(&longest), Ok(Some((ServerMessage::Info(_), len))) if len == LINE_MAX + 2));
+        for len in [LINE_MAX - 1, LINE_MAX, LINE_MAX + 1] {
+            assert_eq!(parse(&longest[..len]), Ok(None), "{len}");
+        }
+        let long = line(LINE_MAX + 1);
+        for len in [LINE_MAX + 1, LINE_MAX + 2, long.len()] {
+            assert_eq!(parse(&long[..len]), Err(WireError::LineLong), "{len}");
         }
     }
 
