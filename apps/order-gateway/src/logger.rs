@@ -23,8 +23,15 @@ const FLUSH_PAUSE: Duration = Duration::from_millis(1);
 #[derive(Clone, Debug)]
 pub struct Logger {
     prefix: &'static str,
-    texts: SyncSender<String>,
+    texts: SyncSender<Text>,
     shared: Arc<Shared>,
+}
+
+/// What is to be written.
+enum Text {
+    Made(String),
+    /// The thread that writes makes it: what takes longer than the one that says it may wait.
+    Late(Box<dyn FnOnce() -> String + Send>),
 }
 
 #[derive(Debug, Default)]
@@ -57,8 +64,17 @@ impl Logger {
 
     /// The same with lines that are written as they are.
     pub fn write(&self, lines: String) {
+        self.send(Text::Made(lines));
+    }
+
+    /// The same with what `make` returns on the thread that writes.
+    pub fn write_late(&self, make: impl FnOnce() -> String + Send + 'static) {
+        self.send(Text::Late(Box::new(make)));
+    }
+
+    fn send(&self, text: Text) {
         self.shared.waiting.fetch_add(1, Ordering::AcqRel);
-        if self.texts.try_send(lines).is_err() {
+        if self.texts.try_send(text).is_err() {
             self.shared.lost.fetch_add(1, Ordering::AcqRel);
             self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
         }
@@ -98,13 +114,17 @@ fn missing(count: u64) -> String {
 }
 
 /// Writes each text whole, and behind lost ones how many they were.
-fn write(prefix: &str, texts: &Receiver<String>, mut out: impl Write, shared: &Shared) {
+fn write(prefix: &str, texts: &Receiver<Text>, mut out: impl Write, shared: &Shared) {
     let mut told = 0;
     for text in texts {
         let lost = shared.lost.load(Ordering::Acquire);
         if lost > told && put(&mut out, &format!("{prefix}{}\n", missing(lost - told))).is_ok() {
             told = lost;
         }
+        let text = match text {
+            Text::Made(text) => text,
+            Text::Late(make) => make(),
+        };
         if put(&mut out, &text).is_err() {
             shared.lost.fetch_add(1, Ordering::AcqRel);
         }

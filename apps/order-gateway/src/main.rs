@@ -7,6 +7,7 @@ mod dry_run;
 mod readiness;
 mod samples;
 
+use std::backtrace::Backtrace;
 use std::fs;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::net::SocketAddrV4;
@@ -106,6 +107,14 @@ fn start_logger() -> Result<&'static Logger, Error> {
 fn say_panic(info: &PanicHookInfo<'_>) {
     let thread = thread::current();
     say(&format!("a defect of the thread `{}`: {info}", thread.name().unwrap_or("without a name")));
+    // To find the names of the callers takes longer than a kill switch may wait.
+    let backtrace = Backtrace::force_capture();
+    LOGGER.get().inspect(|logger| logger.write_late(move || lines_of(&backtrace)));
+}
+
+/// The callers, one a line.
+fn lines_of(backtrace: &Backtrace) -> String {
+    backtrace.to_string().lines().map(|line| format!("{PREFIX}{line}\n")).collect()
 }
 
 /// Tells people, and waits for nobody who reads it.
@@ -628,5 +637,6 @@ mod tests {
         let said = String::from_utf8_lossy(&said);
         assert!(said.contains("order-gateway: a defect of the thread `signals`: panicked at"), "{said}");
         assert!(said.contains("a defect of a test"), "{said}");
+        assert!(said.contains("panic_in_a_thread::{{closure}}"), "its callers: {said}");
     }
 }
