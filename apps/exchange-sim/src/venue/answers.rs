@@ -7,7 +7,7 @@ use order_entry::ouch::v50::{
     AiqCanceled, BrokenTrade, Field, OrderAccepted, OrderCanceled, OrderExecuted, OrderModified, OrderPriorityUpdate,
     OrderRejected, OrderReplaced, Outbound,
 };
-use order_entry::ouch::{self, BrokenTradeReason, LiquidityFlag, OrderState};
+use order_entry::ouch::{self, BrokenTradeReason, CrossType, LiquidityFlag, MARKET_PRICE, OrderState};
 use zerocopy::big_endian::U64;
 
 use super::account::{Account, Entry, Key};
@@ -27,6 +27,12 @@ pub(super) fn emit(message: Outbound<'_>, idx: u8) -> Vec<u8> {
 /// Prices of the engine are positive.
 fn price8(price: Price) -> U64 {
     price.0.unsigned_abs().into()
+}
+
+/// The price of an order. The engine has none of a market order, which is one of a cross.
+fn price_of(entry: &Entry, price: Price) -> U64 {
+    let is_market = price.0 == 0 && entry.cross_type != CrossType::CONTINUOUS;
+    if is_market { u64::from(MARKET_PRICE).into() } else { price8(price) }
 }
 
 impl Account {
@@ -140,7 +146,7 @@ fn accepted(
         side: entry.side,
         quantity: order.leaves.into(),
         symbol,
-        price: price8(price),
+        price: price_of(entry, price),
         time_in_force: entry.time_in_force,
         display: entry.display,
         order_ref: order.reference.0.into(),
@@ -168,7 +174,7 @@ fn replaced(
         side: entry.side,
         quantity: order.leaves.into(),
         symbol,
-        price: price8(price),
+        price: price_of(entry, price),
         time_in_force: entry.time_in_force,
         display: entry.display,
         order_ref: order.reference.0.into(),
