@@ -56,7 +56,7 @@ pub use settings::{
 };
 pub use truth::{Truth, TruthFile, read_truth, write_truth};
 pub use venue::{
-    Account, AccountSettings, Answer, AnswerKind, ChangeRequest, Command, CopiesOf, Effect, Fault, FaultPlan,
-    FaultRule, MassCancelRequest, MessageLog, NamedOrder, OrderRefusal, OrderRequest, OrderStatus, Protocol, Refused,
-    Target, Venue, VenueCounts, VenueSettings, Which,
+    Account, AccountSettings, Answer, AnswerKind, CancelOnDisconnect, ChangeRequest, Command, CopiesOf, Effect, Fault,
+    FaultPlan, FaultRule, MassCancelRequest, MessageLog, NamedOrder, OrderRefusal, OrderRequest, OrderStatus, Protocol,
+    Refused, Target, Venue, VenueCounts, VenueSettings, Which,
 };

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 use exchange_sim::{
-    AccountSettings, CopiesOf, FaultPlan, FaultRule, Interface, RerequestSettings, SendSockets, Serving, SessionName,
-    Settings, parse_duration, parse_positive, parse_server_address,
+    AccountSettings, CancelOnDisconnect, CopiesOf, FaultPlan, FaultRule, Interface, RerequestSettings, SendSockets,
+    Serving, SessionName, Settings, parse_duration, parse_positive, parse_server_address,
 };
 use market::truth::Group;
 use matching_engine::OnHalt;
@@ -54,9 +54,13 @@ pub(crate) struct ServeFlags {
     /// cross that ends the halt.
     #[arg(long)]
     cancel_on_halt: bool,
-    /// Keep the orders of an account whose connection is gone.
-    #[arg(long)]
+    /// Keep the orders of an account whose connection is gone: --cancel-on-disconnect none.
+    #[arg(long, conflicts_with = "cancel_on_disconnect")]
     keep_on_disconnect: bool,
+    /// Cancel these orders of an account whose connection is gone: all, continuous (those for an
+    /// auction stay), or none.
+    #[arg(long, value_name = "ORDERS", default_value = "all")]
+    cancel_on_disconnect: CancelWord,
     /// Refuse orders of an account beyond so many a second.
     #[arg(long, value_name = "ORDERS")]
     throttle: Option<u32>,
@@ -132,6 +136,14 @@ pub(crate) struct LiveFeed {
     injected: Injected,
 }
 
+/// [`CancelOnDisconnect`] as a flag.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum CancelWord {
+    All,
+    Continuous,
+    None,
+}
+
 impl ServeFlags {
     pub(crate) fn settings(&self) -> Settings {
         let LiveFeed { seed, symbols, ref session, group_a, group_b, port, ref mdp3, ref injected } = self.feed;
@@ -142,7 +154,12 @@ impl ServeFlags {
     pub(crate) fn serving(self) -> Serving {
         let mut accounts = self.accounts;
         for account in &mut accounts {
-            account.cancel_on_disconnect = !self.keep_on_disconnect;
+            account.cancel_on_disconnect = match self.cancel_on_disconnect {
+                _ if self.keep_on_disconnect => CancelOnDisconnect::None,
+                CancelWord::All => CancelOnDisconnect::All,
+                CancelWord::Continuous => CancelOnDisconnect::Continuous,
+                CancelWord::None => CancelOnDisconnect::None,
+            };
             account.on_halt = if self.cancel_on_halt { OnHalt::Cancel } else { OnHalt::Keep };
         }
         Serving {

@@ -10,7 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use exchange_sim::{
-    AccountSettings, Exchange, FaultPlan, GlimpseSettings, RerequestSettings, SendSockets, Serving, Settings,
+    AccountSettings, CancelOnDisconnect, Exchange, FaultPlan, GlimpseSettings, RerequestSettings, SendSockets, Serving,
+    Settings,
 };
 use feed_handler::recovery::{ImagePlan, ImageSource, RecoveryPlan, RequestPlan};
 use market::image::ImagePolicy;
@@ -109,7 +110,7 @@ fn trade(port: u16, plan: &RecoveryPlan, is_enough: impl Fn(&TestRun) -> bool) -
     let mut settings = Settings { symbols: 1, port, ..Settings::default() };
     settings.lines.iter_mut().for_each(|line| line.loss = LOST.parse().unwrap());
     let mut account = AccountSettings::new("ALICE", "SECRET").unwrap();
-    account.cancel_on_disconnect = false;
+    account.cancel_on_disconnect = CancelOnDisconnect::None;
     let serving = Serving {
         send_sockets: SendSockets { interface: "lo".parse().unwrap(), loopback: true },
         orders: local(0),

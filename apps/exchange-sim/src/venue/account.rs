@@ -20,8 +20,8 @@ use super::ouch42::{self, Orders42};
 pub struct AccountSettings {
     /// User and password, for orders and for the drop copy.
     pub credentials: Credentials,
-    /// Its orders are canceled when its connection is gone. By default true.
-    pub cancel_on_disconnect: bool,
+    /// Which of its orders are canceled when its connection is gone. By default all.
+    pub cancel_on_disconnect: CancelOnDisconnect,
     /// What a halt does with its orders. By default they are kept, for the cross that ends it.
     pub on_halt: OnHalt,
 }
@@ -29,8 +29,21 @@ pub struct AccountSettings {
 impl AccountSettings {
     /// The defaults, for a user and its password; none where one of them is too long.
     pub fn new(user: &str, password: &str) -> Option<Self> {
-        Some(Self { credentials: Credentials::new(user, password)?, cancel_on_disconnect: true, on_halt: OnHalt::Keep })
+        let (credentials, on_halt) = (Credentials::new(user, password)?, OnHalt::Keep);
+        Some(Self { credentials, cancel_on_disconnect: CancelOnDisconnect::All, on_halt })
     }
+}
+
+/// Which orders a venue cancels when their connection is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CancelOnDisconnect {
+    /// None.
+    None,
+    /// Those that may trade at any time; orders for an auction stay.
+    Continuous,
+    /// All.
+    #[default]
+    All,
 }
 
 /// What happened to messages that were not simply answered.
@@ -155,6 +168,11 @@ impl Account {
             named: Default::default(),
             ouch42: Orders42::default(),
         }
+    }
+
+    #[cfg(test)]
+    pub(super) const fn set_cancel_on_disconnect(&mut self, which: CancelOnDisconnect) {
+        self.settings.cancel_on_disconnect = which;
     }
 
     #[cfg(test)]

@@ -31,9 +31,9 @@ mod terms;
 use std::collections::BTreeMap;
 
 use market::{Locate, Price, Side, Symbol};
-use matching_engine::{CancelReason, Capacity, Engine, Event, ItchView, Owner, Sink, reports};
+use matching_engine::{CancelReason, Capacity, Engine, Event, ItchView, Life, Owner, Sink, reports};
 
-pub use account::{Account, AccountSettings, VenueCounts};
+pub use account::{Account, AccountSettings, CancelOnDisconnect, VenueCounts};
 pub use copies::CopiesOf;
 pub use faults::{Fault, FaultPlan, FaultRule};
 pub use message_log::MessageLog;
@@ -169,13 +169,19 @@ impl Venue {
         self.engine.displayed(*self.locates.get(&symbol)?, contra).next().map(|(price, _)| price)
     }
 
-    /// An account's connection is gone: its orders are canceled, unless it keeps them.
+    /// An account's connection is gone: its orders are canceled, but those that it keeps.
     pub fn disconnected(&mut self, account: usize, now_ns: u64) {
-        let owner = Owner(account as u32 + 1);
-        let Self { engine, view, accounts, public, .. } = self;
-        if accounts[account].settings().cancel_on_disconnect {
-            let mut sink = Streams { view, accounts, public };
-            engine.cancel_all(owner, None, CancelReason::Supervisory, now_ns, &mut sink);
+        let reason = CancelReason::Supervisory;
+        match self.accounts[account].settings().cancel_on_disconnect {
+            CancelOnDisconnect::None => {}
+            CancelOnDisconnect::Continuous => {
+                self.cancel_if(account, reason, now_ns, |order| !matches!(order.life, Life::Cross(_)));
+            }
+            CancelOnDisconnect::All => {
+                let Self { engine, view, accounts, public, .. } = self;
+                let (owner, mut sink) = (Owner(account as u32 + 1), Streams { view, accounts, public });
+                engine.cancel_all(owner, None, reason, now_ns, &mut sink);
+            }
         }
     }
 

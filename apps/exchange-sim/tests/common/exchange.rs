@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-use exchange_sim::{AccountSettings, Exchange, FaultPlan, SendSockets, Serving, Settings};
+use exchange_sim::{AccountSettings, CancelOnDisconnect, Exchange, FaultPlan, SendSockets, Serving, Settings};
 
 /// The kernel chooses the port.
 pub(crate) const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
@@ -18,7 +18,7 @@ pub(crate) fn open(port: u16, faults: &[&str]) -> Exchange {
         drop_copy: None,
         rerequest: None,
         start_after: Duration::ZERO,
-        accounts: vec![AccountSettings { cancel_on_disconnect: false, ..alice }],
+        accounts: vec![AccountSettings { cancel_on_disconnect: CancelOnDisconnect::None, ..alice }],
         rate_max: None,
         house_shares: 300,
         faults: FaultPlan { seed: 1, rules: faults.iter().map(|rule| rule.parse().unwrap()).collect() },

@@ -6,7 +6,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use exchange_sim::{
-    AccountSettings, BoeVersion, CopiesOf, Exchange, FaultPlan, SendSockets, Served, Serving, Settings,
+    AccountSettings, BoeVersion, CancelOnDisconnect, CopiesOf, Exchange, FaultPlan, SendSockets, Served, Serving,
+    Settings,
 };
 use market::{Price, Symbol};
 use wirepath::worker::StopFlag;
@@ -43,7 +44,7 @@ impl Running {
     pub fn start(port: u16, faults: &[&str]) -> Self {
         let settings = Settings { symbols: 1, port, ..Settings::default() };
         let mut account = AccountSettings::new(USER, PASSWORD).unwrap();
-        account.cancel_on_disconnect = false;
+        account.cancel_on_disconnect = CancelOnDisconnect::None;
         let serving = Serving {
             send_sockets: SendSockets { interface: "lo".parse().unwrap(), loopback: true },
             orders: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0),

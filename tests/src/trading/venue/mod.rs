@@ -10,7 +10,9 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
 
-use exchange_sim::{AccountSettings, BoeVersion, Effect, FaultPlan, OrderServer, Venue, VenueSettings};
+use exchange_sim::{
+    AccountSettings, BoeVersion, CancelOnDisconnect, Effect, FaultPlan, OrderServer, Venue, VenueSettings,
+};
 use market::{Price, Side, Symbol};
 use order_entry::ouch::v50::EnterOrder;
 use order_entry::ouch::{Side as OuchSide, TimeInForce};
@@ -83,7 +85,8 @@ impl SimVenue {
         let mut accounts = Vec::new();
         for user in ["TRADER", "OTHER"] {
             let account = AccountSettings::new(user, "SECRET").expect("6 and 10 letters at most");
-            accounts.push(AccountSettings { cancel_on_disconnect: !keeps_orders, ..account });
+            let kept = if keeps_orders { CancelOnDisconnect::None } else { CancelOnDisconnect::All };
+            accounts.push(AccountSettings { cancel_on_disconnect: kept, ..account });
         }
         let settings =
             VenueSettings { faults, ..VenueSettings::new(SYMBOLS.map(|symbol| (symbol, OPENING)).to_vec(), accounts) };

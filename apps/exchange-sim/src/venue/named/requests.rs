@@ -185,20 +185,32 @@ impl Venue {
 
     /// Cancels the orders of an account, of one instrument and side or of all; how many.
     fn cancel_side(&mut self, account: usize, symbol: Option<Locate>, side: Option<Side>, now_ns: u64) -> usize {
-        let owner = Owner(account as u32 + 1);
-        let Self { engine, view, accounts, public, .. } = self;
         let Some(side) = side else {
-            let mut sink = Streams { view, accounts, public };
+            let Self { engine, view, accounts, public, .. } = self;
+            let (owner, mut sink) = (Owner(account as u32 + 1), Streams { view, accounts, public });
             return engine.cancel_all(owner, symbol, CancelReason::User, now_ns, &mut sink);
         };
+        self.cancel_if(account, CancelReason::User, now_ns, |order| {
+            order.state.side == side && symbol.is_none_or(|it| it == order.symbol)
+        })
+    }
+
+    /// Cancels those of an account's orders that are meant; how many.
+    pub(in crate::venue) fn cancel_if(
+        &mut self,
+        account: usize,
+        reason: CancelReason,
+        now_ns: u64,
+        is_meant: impl Fn(&OrderView) -> bool,
+    ) -> usize {
+        let Self { engine, view, accounts, public, .. } = self;
         let named = accounts[account].named.iter().flat_map(|orders| &orders.orders).map(|order| order.id);
         let ids: Vec<_> = named.chain(accounts[account].orders.values().map(|entry| entry.id)).flatten().collect();
         let mut count = 0;
         for id in ids {
-            let is_meant = |order: OrderView| order.state.side == side && symbol.is_none_or(|it| it == order.symbol);
-            if engine.order(id).is_some_and(is_meant) {
+            if engine.order(id).is_some_and(|order| is_meant(&order)) {
                 // It lives: it was just found.
-                let _ = engine.cancel(id, CancelReason::User, now_ns, &mut Streams { view, accounts, public });
+                let _ = engine.cancel(id, reason, now_ns, &mut Streams { view, accounts, public });
                 count += 1;
             }
         }

@@ -69,10 +69,29 @@ fn halt_keeps_or_cancels_orders_as_their_account_says_and_a_cross_ends_it() {
 }
 
 #[test]
+fn connection_that_is_gone_takes_the_orders_that_its_account_does_not_keep() {
+    for (which, canceled) in [
+        (CancelOnDisconnect::None, &[][..]),
+        (CancelOnDisconnect::Continuous, &["canceled 1 100 S"]),
+        (CancelOnDisconnect::All, &["canceled 1 100 S", "canceled 2 50 S"]),
+    ] {
+        let mut venue = venue(&[]);
+        venue.accounts[0].set_cancel_on_disconnect(which);
+        send!(venue, 0, enter(1, Side::SELL, 100, TEN));
+        send!(venue, 0, EnterOrder { cross_type: CrossType::CLOSING, ..enter(2, Side::SELL, 50, TEN) });
+        venue.disconnected(0, 2_000);
+        assert_eq!(story(&venue, 0)[2..], *canceled, "{which:?}");
+    }
+}
+
+#[test]
 fn instrument_is_closed_by_command_after_its_cross() {
     let mut venue = venue(&[]);
     send!(venue, 0, EnterOrder { cross_type: CrossType::CLOSING, ..enter(1, Side::SELL, 100, MARKET_PRICE.into()) });
     send!(venue, 1, enter(1, Side::BUY, 100, TEN - 100));
+    let accepted = venue.accounts()[0].messages().since(0).unwrap()[0].clone();
+    let Outbound::OrderAccepted(accepted) = Outbound::parse(&accepted).unwrap().0 else { panic!("it is accepted") };
+    assert_eq!(accepted.price.get(), u64::from(MARKET_PRICE), "a market order is told as it was entered");
     feed(&mut venue);
     operate(&mut venue, "cross all", 2_000).unwrap();
     operate(&mut venue, "close all", 3_000).unwrap();
