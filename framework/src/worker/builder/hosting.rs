@@ -150,7 +150,7 @@ impl HostDescription {
             mtu: self.mtu,
             addresses_max: self.addresses.len().max(1),
             // The network of each address is a route too.
-            routes_max: self.addresses.len() + self.routes.len(),
+            routes_max: self.addresses.len().max(1) + self.routes.len(),
             neighbors_max: self.neighbors.len() + NeighborConfig::default().neighbors_max,
         };
         let mut host = Host::new(config, self.seed)?;

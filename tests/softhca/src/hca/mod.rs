@@ -103,9 +103,9 @@ impl Hca {
     /// Does the due work, for at most `budget` frames in each direction. Returns the number of
     /// frames moved, WQEs taken and CQEs written: 0 means that there was no work.
     ///
-    /// Frames are received first, so that what they ask for is answered in the same step: a client
-    /// that sees a message complete may destroy its QP before the next one, and its peer is still
-    /// to hear that the message arrived.
+    /// Frames are received first, so that what they ask for is answered in the same step, as far as
+    /// the budget and the wire have room: a client that sees a message complete may destroy its QP
+    /// before the next step, and its peer is still to hear that the message arrived.
     pub fn step(&mut self, budget: usize, environment: &mut Environment<'_>) -> usize {
         self.watch_link(environment)
             + self.receive_some(budget, environment)

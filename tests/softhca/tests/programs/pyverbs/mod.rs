@@ -16,6 +16,9 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 const MODULE: &str = "/usr/lib/python3/dist-packages/pyverbs";
 const TESTS: &str = "/usr/share/doc/rdma-core/tests";
 
+/// The version of the tests that the list is of; another one has others.
+const LISTED: &str = "44.";
+
 const OUTCOMES: &str = include_str!("outcomes.txt");
 
 #[test]
@@ -27,6 +30,11 @@ fn tests_of_pyverbs_end_as_the_list_says() {
             return;
         }
     }
+    let version = installed_version();
+    if !version.starts_with(LISTED) {
+        println!("SKIPPED {test}: the list is of python3-pyverbs {LISTED}, and here is {version:?}");
+        return;
+    }
     if !is_inside(test, "python3", "python3-pyverbs") {
         return;
     }
@@ -34,7 +42,6 @@ fn tests_of_pyverbs_end_as_the_list_says() {
     for abi in ABIS {
         let (outcomes, said) = folder.run(abi);
         let expected = expected(abi);
-        // Tests of a newer version are not in the list, and say nothing.
         let differs = |(name, outcome): &(&str, &str)| match outcomes.get(*name) {
             _ if *outcome == "any" => None,
             Some((now, _)) if now == outcome => None,
@@ -44,6 +51,11 @@ fn tests_of_pyverbs_end_as_the_list_says() {
         assert!(different.is_empty(), "{}\n{said}", different.join("\n"));
         assert!(expected.iter().filter(|(_, outcome)| *outcome == "ok").count() > 100, "the list was not read");
     }
+}
+
+fn installed_version() -> String {
+    let answer = Command::new("dpkg-query").args(["-W", "-f", "${Version}", "python3-pyverbs"]).output();
+    answer.map(|answer| String::from_utf8_lossy(&answer.stdout).into_owned()).unwrap_or_default()
 }
 
 /// The tests of the list, each with its outcome.
