@@ -156,7 +156,10 @@ fn send_the_rest() {
     let began = Instant::now();
     let (mut last, mut left) = (began, engine::all());
     let (mut quiet, mut occupied) = (QUIET_AT_EXIT, Occupied::default());
-    while last.elapsed() < quiet && began.elapsed() < LONGEST_EXIT && left != EngineMask::NONE {
+    while left != EngineMask::NONE && began.elapsed() < LONGEST_EXIT {
+        // Silence is what a look has found, and not the time that this thread was kept from its
+        // processor.
+        let mut is_silent = true;
         for number in left.iter() {
             let Some(mut engine) = engine::try_enter_at(number) else {
                 // Another thread is in there, usually our own in the background, and soon leaves.
@@ -164,7 +167,7 @@ fn send_the_rest() {
                 if occupied.is_for_long(number, now) {
                     left = left.without(number);
                 } else {
-                    last = now;
+                    (last, is_silent) = (now, false);
                     std::thread::yield_now();
                 }
                 continue;
@@ -173,7 +176,7 @@ fn send_the_rest() {
             engine.send_ends();
             let received = engine.turn();
             if received > 0 {
-                last = Instant::now();
+                (last, is_silent) = (Instant::now(), false);
             }
             match engine.longest_end() {
                 // A lost segment is sent again after this time, and answered before it is over
@@ -184,6 +187,9 @@ fn send_the_rest() {
                 None if received > 0 => (),
                 None => left = left.without(number),
             }
+        }
+        if is_silent && last.elapsed() >= quiet {
+            break;
         }
     }
     for number in engine::all().iter() {

@@ -230,7 +230,7 @@ fn iperf3_as_a_client_of_ours_sends_and_receives_in_each_way() {
         is_done(options, &run(&wire, "iperf3", &[&["--client", &host], options].concat()));
     }
     // The peer may say last words once the client has ended.
-    assert!(carried_by_kernel(&wire.near) < before + LAST_WORDS, "the kernel carried its packets");
+    assert!(carried_by_kernel(&wire.near) < before + 10 * LAST_WORDS, "the kernel carried its packets");
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn iperf3_as_a_server_of_ours_serves_in_each_way() {
         wait_until("the server listens", || is_listening(&wire.near, 5_201));
         is_done(options, &wire.far.command("iperf3", &[&["--client", &host], options].concat()).unwrap());
     }
-    assert!(carried_by_kernel(&wire.near) < before + LAST_WORDS, "the kernel carried its packets");
+    assert!(carried_by_kernel(&wire.near) < before + 10 * LAST_WORDS, "the kernel carried its packets");
 }
 
 #[test]

@@ -13,6 +13,8 @@ use crate::wire::tcp::TcpFlags;
 pub(super) const CONNECTIONS_MAX: usize = 16_384;
 /// How long a connection is remembered after its end, because a lost last segment is repeated.
 pub(super) const OVER: Duration = Duration::from_secs(5);
+/// How long one is held that its client may hand on, as long as a client may do so.
+const HELD: Duration = Duration::from_secs(30);
 /// How long a connection without frames is remembered: longer than keepalive's two hours.
 const SILENT: Duration = Duration::from_secs(3 * 3_600);
 /// The client of connections whose client is gone, and that had sent its FIN or not taken them yet.
@@ -40,6 +42,9 @@ struct Connection {
     from: Option<ClientIdx>,
     /// The client has taken it: of one that was handed over it may not know yet.
     is_taken: bool,
+    /// The client has given its port up before that. It may hand the connection on; until then the
+    /// peer's segments are dropped, because another client would reset it.
+    is_held: bool,
     /// The number of the byte that the peer sends next, as far as is known.
     next: Option<u32>,
     /// A segment has come that does not begin there.
@@ -52,7 +57,7 @@ impl Connection {
     /// A connection that is open.
     fn open(client: ClientIdx, next: Option<u32>, now: Instant) -> Self {
         let (ends, awaits_ack) = (End::default(), next.is_none());
-        Self { client, last: now, ends, from: None, is_taken: true, next, awaits_ack, late_end: None }
+        Self { client, last: now, ends, from: None, is_taken: true, is_held: false, next, awaits_ack, late_end: None }
     }
 
     /// Notes what a received segment says. The client's TCP judges the segment; but one that does
@@ -113,7 +118,7 @@ impl ConnTrack {
         if packet.flags.contains(TcpFlags::SYN) && connection.ends.is_over() {
             return None;
         }
-        if connection.client == GONE {
+        if connection.client == GONE || connection.is_held {
             return Some(Recipients::None);
         }
         connection.last = now;
@@ -199,17 +204,20 @@ impl ConnTrack {
         self.counts.get(&client).copied().unwrap_or(0)
     }
 
-    /// Forgets connections of a client, except that segments of those which it has ended are
-    /// dropped for a while, and of those which were handed over to it and it has not taken: it may
-    /// yet hand them on, and another client would reset them meanwhile.
+    /// A client has given ports up: forgets its connections there, except that segments of those
+    /// which it has ended are dropped for a while, and those that it has not taken are held.
     pub(super) fn orphan(&mut self, client: ClientIdx, now: Instant, which: impl Fn(&Ends) -> bool) {
         let (mut orphans, mut forgotten) = (self.count(GONE), 0);
         self.connections.retain(|ends, connection| {
             if connection.client != client || !which(ends) {
                 return true;
             }
+            if !connection.is_taken {
+                (connection.is_held, connection.last) = (true, now);
+                return true;
+            }
             forgotten += 1;
-            let is_kept = (connection.ends.ours || !connection.is_taken) && orphans < GONE_MAX;
+            let is_kept = connection.ends.ours && orphans < GONE_MAX;
             if is_kept {
                 orphans += 1;
                 *connection = Connection { ends: End::RESET, ..Connection::open(GONE, None, now) };
@@ -222,10 +230,13 @@ impl ConnTrack {
         }
     }
 
-    /// Removes a client, whose index may become another client's.
+    /// Removes a client, whose index may become another client's. Segments of connections that it
+    /// had not taken are dropped for a while.
     pub(super) fn forget(&mut self, client: ClientIdx, now: Instant) {
-        self.orphan(client, now, |_| true);
         self.connections.values_mut().for_each(|one| _ = one.from.take_if(|from| *from == client));
+        let its = self.connections.values_mut().filter(|one| one.client == client && !one.is_taken);
+        its.for_each(|one| (one.is_taken, one.ends.ours) = (true, true));
+        self.orphan(client, now, |_| true);
         self.counts.remove(&client);
     }
 
@@ -234,7 +245,12 @@ impl ConnTrack {
         let counts = &mut self.counts;
         self.connections.retain(|_, connection| {
             let quiet = now.duration_since(connection.last);
-            let stays = quiet < if connection.ends.is_over() { OVER } else { SILENT };
+            let limit = match (connection.ends.is_over(), connection.is_held) {
+                (true, _) => OVER,
+                (false, true) => HELD,
+                (false, false) => SILENT,
+            };
+            let stays = quiet < limit;
             if !stays && let Some(count) = counts.get_mut(&connection.client) {
                 *count -= 1;
             }

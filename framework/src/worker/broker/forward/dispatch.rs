@@ -637,6 +637,9 @@ mod tests {
         let second = dispatch.hand_over(0, &ends, now).unwrap();
         dispatch.remove(second, &[flow(Protocol::TCP)], now);
         assert_eq!(dispatch.of(&packet(5, ACK), now), Recipients::None, "it is in the ring of the second");
+        assert_eq!(dispatch.has_handed_over(0, &ends), Some(second), "its data may come yet");
+        dispatch.sweep(now + OVER);
+        assert_eq!(dispatch.of(&packet(5, ACK), now), Recipients::None, "the second may be slow");
         let third = dispatch.hand_over(second, &ends, now).unwrap();
         assert_eq!(dispatch.of(&packet(5, ACK), now), Recipients::One(third));
         dispatch.sent(third, &packet(5, SYN | ACK), now);
