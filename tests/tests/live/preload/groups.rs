@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use wirepath_tests::live::preload::{LAST_WORDS, carried_by_kernel, compile, counter_of, echo, run, start, text, wire};
+use wirepath_tests::live::preload::{carried_by_kernel, compile, counter_of, echo, run, start, text, wire};
 use wirepath_tests::live::{FAR, NEAR, OURS, Program, THEIRS, Wire, has_program, wait_until};
 use wirepath_tests::netns::Namespace;
 
@@ -247,10 +247,11 @@ fn routed(test: &str, programs: &[&str]) -> Option<Wire> {
 
 const GROUP: &str = "239.2.2.2";
 
-/// The near kernel has carried next to nothing since the wire was made.
-fn stays_with_ours(wire: &Wire) {
+/// The near kernel has carried the lesser part of what was sent since the wire was made: what comes
+/// before our engine has the group.
+fn stays_with_ours(wire: &Wire, sent: u64) {
     let carried = carried_by_kernel(&wire.near);
-    assert!(carried < LAST_WORDS, "the kernel carried {carried} of the packets");
+    assert!(carried < sent / 2, "the kernel carried {carried} of {sent} packets");
 }
 
 #[test]
@@ -274,7 +275,8 @@ fn sockperf_measures_multicast_as_a_client_and_as_a_server_of_ours() {
         };
         let served = server.interrupt();
         assert!(said.contains("dropped messages = 0; # duplicated messages = 0"), "{said}\n{served}");
-        stays_with_ours(&wire);
+        // 1,000 a second for two seconds.
+        stays_with_ours(&wire, 2_000);
     }
 }
 
@@ -300,7 +302,8 @@ fn iperf_2_sends_and_receives_multicast() {
         let served = server.interrupt();
         assert!(said.contains("Sent "), "{said}\n{served}");
         assert!(served.contains("(0%)"), "{said}\n{served}");
-        stays_with_ours(&wire);
+        // 1 Mbit/s for a second.
+        stays_with_ours(&wire, 85);
     }
 }
 

