@@ -39,9 +39,10 @@ impl Wanted {
     }
 }
 
-/// IGMP itself goes to groups that pass: all systems, or one that another rule names.
+/// ARP goes to none. IGMP itself goes to groups that pass: all systems, or one that another rule
+/// names. Which groups another Ethernet type has is its protocol's affair (PTP, LLDP).
 fn may_be_to_any_group(rule: &Rule) -> bool {
-    matches!(rule.ethertype, None | Some(EtherType::IPV4)) && matches!(rule.protocol, None | Some(Protocol::UDP))
+    rule.ethertype != Some(EtherType::ARP) && matches!(rule.protocol, None | Some(Protocol::UDP))
 }
 
 /// Our entries in one NIC's filter.
@@ -104,6 +105,7 @@ mod tests {
             (Rule { destination_port: Some(9), ..udp }, Some(Wanted::AllGroups)),
             (Rule::ALL, Some(Wanted::AllGroups)),
             (Rule { ethertype: Some(EtherType::ARP), ..Rule::ALL }, None),
+            (Rule { ethertype: Some(EtherType(0x88f7)), ..Rule::ALL }, Some(Wanted::AllGroups)),
             (Rule { protocol: Some(Protocol::IGMP), ..udp }, None),
         ] {
             assert_eq!(Wanted::by(&rule, OWN), wanted, "{rule}");
