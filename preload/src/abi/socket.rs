@@ -151,8 +151,11 @@ symbols! {
                 return fail(Errno::EACCES) as c_int;
             }
             let result = pass!(real::setsockopt(fd, level, name, value, len));
-            if result == 0 {
-                let _ = calls::setsockopt(file, level, name, bytes);
+            if result == 0
+                && let Outcome::Ours(Err(Errno::EADDRINUSE)) = calls::setsockopt(file, level, name, bytes)
+            {
+                // A group that another engine has.
+                return fail(Errno::EADDRINUSE) as c_int;
             }
             return result;
         }

@@ -9,6 +9,7 @@
 
 use core::ffi::c_int;
 use core::net::{Ipv4Addr, SocketAddrV4};
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::io::IoSlice;
 
 use sockets::rules::{Decision, Role, Traffic};
@@ -27,6 +28,7 @@ const IP_MSFILTER: c_int = 41;
 const MCAST_JOIN_GROUP: c_int = 42;
 const MCAST_LEAVE_GROUP: c_int = 45;
 const MCAST_JOIN_SOURCE_GROUP: c_int = 46;
+const MCAST_LEAVE_SOURCE_GROUP: c_int = 47;
 const MCAST_MSFILTER: c_int = 48;
 pub(crate) const IP_MULTICAST_ALL: c_int = 49;
 
@@ -80,7 +82,47 @@ pub(crate) fn set(engine: &mut Engine, file: FileId, name: c_int, value: &[u8]) 
         sys::setsockopt(twin, libc::IPPROTO_IP, name, value)?;
     }
     group_members::note_join();
-    apply(engine, file, id, name, value)
+    apply(engine, file, id, name, value).inspect_err(|_| leave_again(twin, name, value))
+}
+
+/// The call that has joined a group fails: the twin leaves it.
+pub(crate) fn leave_again(twin: c_int, name: c_int, value: &[u8]) {
+    if let Some(leaves) = leaving(name) {
+        let _ = sys::setsockopt(twin, libc::IPPROTO_IP, leaves, value);
+        group_members::note_join();
+    }
+}
+
+/// The option that takes back one that joins a group.
+fn leaving(name: c_int) -> Option<c_int> {
+    match name {
+        libc::IP_ADD_MEMBERSHIP => Some(libc::IP_DROP_MEMBERSHIP),
+        libc::IP_ADD_SOURCE_MEMBERSHIP => Some(libc::IP_DROP_SOURCE_MEMBERSHIP),
+        MCAST_JOIN_GROUP => Some(MCAST_LEAVE_GROUP),
+        MCAST_JOIN_SOURCE_GROUP => Some(MCAST_LEAVE_SOURCE_GROUP),
+        _ => None,
+    }
+}
+
+/// Whether a flow was refused for a group that another engine has at the same port, where nothing
+/// copies frames: they come to the queue of one engine, so neither this one nor the kernel's socket
+/// would receive any. The call fails then, and a sentence says why.
+pub(crate) fn is_another_engines(engine: &mut Engine, error: Errno, port: u16) -> bool {
+    static HAS_SAID: AtomicBool = AtomicBool::new(false);
+    let is_anothers = error == Errno::EADDRINUSE && offload::is_engines_port(engine);
+    if is_anothers && !HAS_SAID.swap(true, Ordering::Relaxed) {
+        config::say(format_args!(
+            "a group at port {port} has come to another engine, or to another process, and nothing copies its frames: \
+             join it in one thread, or start a broker with --forward"
+        ));
+    }
+    is_anothers
+}
+
+/// Whether a datagram socket that is about to have this address receives groups there.
+pub(crate) fn has_some(engine: &mut Engine, file: FileId, local: SocketAddrV4) -> bool {
+    let has_joined = |socket: &mut Socket| !members(&socket.options).is_empty();
+    local.ip().is_multicast() || (local.ip().is_unspecified() && engine.files.socket(file).is_ok_and(has_joined))
 }
 
 /// Applies an option that the twin has taken to the offloaded socket, as far as it concerns our
@@ -108,6 +150,7 @@ pub(crate) fn apply(engine: &mut Engine, file: FileId, id: SocketId, name: c_int
     }
     let set = engine.call(|sockets, cx| sockets.setsockopt(id, libc::IPPROTO_IP, name, value, cx));
     match (set, joined(name, value)) {
+        (Err(error), Some(_)) if is_another_engines(engine, error, port_of(twin)) => Err(error),
         // The twin has joined the group: its datagrams arrive by the kernel.
         (Err(error), Some(group)) if error != Errno::EADDRINUSE => {
             config::say(format_args!(
@@ -235,8 +278,11 @@ pub(crate) fn restore_twin(engine: &mut Engine, file: FileId, id: SocketId) {
 /// The role of a group that a socket joins; the port is that of its twin.
 fn role_of(twin: c_int, group: Ipv4Addr) -> Decision<'static> {
     let Some(config) = config::get() else { return Decision { role: Role::Os, why: "no interface is named" } };
-    let port = offload::name_of(twin).map_or(0, |local| local.port());
-    config.role(Traffic::UdpReceiver, SocketAddrV4::new(group, port), None)
+    config.role(Traffic::UdpReceiver, SocketAddrV4::new(group, port_of(twin)), None)
+}
+
+fn port_of(twin: c_int) -> u16 {
+    offload::name_of(twin).map_or(0, |local| local.port())
 }
 
 /// Whether the rules refuse the group that an option joins, where it joins by our interface.

@@ -148,10 +148,10 @@ pub(super) fn take_up_idle(file: FileId) {
 /// The reason of a socket that this process shares with another one.
 pub(super) const ELSEWHERE: &str = "another process has its port, and no broker passes frames on to both";
 
-/// The reason of a listener whose port another thread of this process has, by `SO_REUSEPORT`, and
+/// The reason of a listener whose port another thread of this process, or another process, has, by `SO_REUSEPORT`, and
 /// of a receiver whose address another one has. A shared one at all addresses has its groups alone.
 pub(super) const ANOTHER_ENGINE: &str =
-    "another engine of this program has its port, and no broker passes frames on to both";
+    "another engine of this program, or another process, has its port, and no broker passes frames on to both";
 
 /// The reason of a listener of a thread that listens when others have served callers already.
 const LATE_ENGINE: &str = "the kernel has connections at its port, which came to its engine's queue before it listened";
@@ -249,6 +249,11 @@ fn begin_to_listen(engine: &mut Engine, file: FileId, twin: c_int, backlog: c_in
         Err(Errno::EADDRINUSE) if offload::is_engines_port(engine) => {
             offload::give_back(engine, file);
             keep(engine, file, ANOTHER_ENGINE)
+        }
+        // The kernel accepted, for the listeners of other threads, until the queue had the port.
+        Ok(()) if is_late_engines_listener(engine, twin) => {
+            offload::give_back(engine, file);
+            keep(engine, file, LATE_ENGINE)
         }
         listens => listens.inspect_err(|_| offload::give_back(engine, file)),
     }

@@ -431,7 +431,15 @@ pub(crate) fn setsockopt(file: FileId, level: c_int, name: c_int, value: &[u8]) 
         groups::note(socket, level, name, value);
         if groups::is_of_groups(level, name) {
             group_members::note_join();
-            join_by_group(&mut engine, file);
+            if let Err(error) = join_by_group(&mut engine, file) {
+                if let Ok(twin) = engine.files.twin(file) {
+                    groups::leave_again(twin, name, value);
+                }
+                if let Ok(socket) = engine.files.socket(file) {
+                    socket.options.pop();
+                }
+                return Ours(Err(error));
+            }
         }
         return Pass;
     };
@@ -499,15 +507,21 @@ fn note_for_later(engine: &mut Engine, file: FileId, id: SocketId, (level, name)
     }
 }
 
-/// The twin has joined a group: the rules may give the socket to us by that.
-fn join_by_group(engine: &mut Engine, file: FileId) {
+/// The twin has joined a group: the rules may give the socket to us by that. Fails where another
+/// engine has the group.
+fn join_by_group(engine: &mut Engine, file: FileId) -> Result<(), Errno> {
     if groups::one_is_ours(engine, file) == Ok(true)
         && let Ok(twin) = engine.files.twin(file)
-        && let Err(error) = offload::take(engine, file, offload::name_of(twin), true)
+        && let local = offload::name_of(twin)
+        && let Err(error) = offload::take(engine, file, local, true)
         && !has_lost_interface(engine, file, error)
     {
+        if groups::is_another_engines(engine, error, local.map_or(0, |local| local.port())) {
+            return Err(error);
+        }
         config::say(format_args!("a socket stays with the kernel with its groups: error {}", error.0));
     }
+    Ok(())
 }
 
 /// `getsockopt`: returns the length of the value.

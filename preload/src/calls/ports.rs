@@ -51,6 +51,11 @@ pub(super) fn bind_datagrams(engine: &mut Engine, file: FileId, twin: c_int) -> 
     if by_address || groups::one_is_ours(engine, file)? {
         match offload::take(engine, file, Some(local), true) {
             Err(error) if has_lost_interface(engine, file, error) => (),
+            Err(error)
+                if groups::has_some(engine, file, local) && groups::is_another_engines(engine, error, local.port()) =>
+            {
+                return Err(error);
+            }
             Err(Errno::EADDRINUSE) if offload::is_engines_port(engine) => return keep(engine, file, ANOTHER_ENGINE),
             done => {
                 let id = done?;

@@ -29,6 +29,11 @@ impl Options {
         self.0.push(OptionCall { level, name, value: value.to_vec() });
     }
 
+    /// Forgets the last one, whose call fails after all.
+    pub(crate) fn pop(&mut self) {
+        self.0.pop();
+    }
+
     /// Those by which a socket that another program has made differs from a new one of its kind.
     /// The kernel does not say which groups it is in, nor whether a filter is attached to it.
     pub(crate) fn of_another_program(fd: c_int, new: c_int) -> Self {

@@ -305,9 +305,11 @@ impl LivePort {
     }
 
     /// Whether the ports of several queues may listen at one TCP port, each for the connections
-    /// whose frames come to its queue.
+    /// whose frames come to its queue. Not where the NIC has rules: the port's brings all of them to
+    /// one queue, and would have to leave when a second one listens, under live connections.
     pub fn shares_listeners(&self) -> bool {
-        self.hands_over() || driver(self.device.inner()).spreads_by_connection()
+        let driver = driver(self.device.inner());
+        self.hands_over() || (driver.spreads_by_connection() && driver.why_unsteered().is_some())
     }
 
     /// The rules of some flows of the port, and those that it has without any.

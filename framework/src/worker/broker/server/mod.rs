@@ -154,7 +154,8 @@ impl Broker {
         let sharing = match forwarder {
             Some(_) => Sharing::Ports,
             None if device.copies_groups() => Sharing::Groups,
-            None if device.spreads_by_connection() => Sharing::Listeners,
+            // A NIC with rules has one for a port, which a second listener would take out.
+            None if device.spreads_by_connection() && device.why_unsteered().is_some() => Sharing::Listeners,
             None => Sharing::Nothing,
         };
         Self {
