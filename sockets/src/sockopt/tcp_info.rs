@@ -49,7 +49,7 @@ pub(super) fn tcp_info(socket: &Socket, info: Option<&TcpInfo>, options: &Option
 }
 
 /// Fields of four bytes: their offsets and values.
-fn words_of(info: &TcpInfo) -> [(usize, u32); 27] {
+fn words_of(info: &TcpInfo) -> [(usize, u32); 28] {
     /// Headers of IPv4 and of TCP, and the option of timestamps, which each segment has.
     const HEADERS_LEN: u32 = 40;
     const TIMESTAMPS_LEN: u32 = 12;
@@ -67,6 +67,7 @@ fn words_of(info: &TcpInfo) -> [(usize, u32); 27] {
         (28, segments(info.sacked_len)),
         (32, segments(info.lost_len)),
         (36, segments(info.resent_len)),
+        (44, millis(info.since_sent.unwrap_or_default())),
         (52, millis(info.silence)),
         (56, millis(info.silence)),
         (60, u32::from(info.snd_mss) + options_len + HEADERS_LEN),

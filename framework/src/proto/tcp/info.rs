@@ -3,10 +3,11 @@
 //!
 //! Not included: fields that each segment would have to update and nothing here uses
 //! (`tcpi_delivery_rate`, `tcpi_delivered`, `tcpi_busy_time`, `tcpi_rwnd_limited`,
-//! `tcpi_sndbuf_limited`, `tcpi_rcv_ooopack`, `tcpi_last_data_sent`), the state of mechanisms that
-//! we do not have (`tcpi_rcv_ssthresh`, `tcpi_rcv_rtt` and `tcpi_rcv_space` of buffers that tune
-//! themselves, `tcpi_fackets`, Fast Open), and fields that follow from others (`tcpi_pmtu`,
-//! `tcpi_data_segs_out`).
+//! `tcpi_sndbuf_limited`, `tcpi_rcv_ooopack`, `tcpi_data_segs_in`, `tcpi_data_segs_out`), one for
+//! which a connection has no room in its eight cache lines (`tcpi_bytes_retrans`), the state of
+//! mechanisms that we do not have (`tcpi_rcv_ssthresh`, `tcpi_rcv_rtt` and `tcpi_rcv_space` of
+//! buffers that tune themselves, `tcpi_fackets`, Fast Open), and fields that follow from others
+//! (`tcpi_pmtu`).
 
 use core::net::SocketAddrV4;
 
@@ -81,6 +82,9 @@ pub struct TcpInfo {
     pub unread_len: u32,
     /// Since an acceptable segment arrived (`tcpi_last_data_recv`, `tcpi_last_ack_recv`).
     pub silence: Duration,
+    /// Since data or a FIN was sent last (`tcpi_last_data_sent`); `None` where there was none
+    /// yet. Of a connection that has ended, what the peer has acknowledged counts.
+    pub since_sent: Option<Duration>,
     /// Bytes sent for the first time (`tcpi_bytes_sent`, less `tcpi_bytes_retrans`).
     pub bytes_sent: u64,
     /// (`tcpi_bytes_acked`).
@@ -108,14 +112,17 @@ impl<P> Tcp<P> {
     /// The state of a connection; `None` where the name is invalid.
     pub fn info(&self, id: ConnectionId, now: Instant) -> Option<TcpInfo> {
         let connection = self.connections.get(id.slot).filter(|connection| connection.generation == id.generation)?;
-        Some(connection.info(now))
+        let newest = self.shared.chunks.get(connection.send.in_flight.tail).map(|chunk| now.since(chunk.sent_at));
+        let info = connection.info(now);
+        Some(TcpInfo { since_sent: newest.or(info.since_sent), ..info })
     }
 
     /// The state of a connection at its end, for an app that gets its `Closed` event; `None` once
     /// another one has ended.
     pub fn info_at_end(&self, id: ConnectionId, now: Instant) -> Option<TcpInfo> {
         let (_, received_at, info) = self.shared.last_closed.filter(|(last, ..)| *last == id)?;
-        Some(TcpInfo { silence: now.since(received_at), ..info })
+        let later = now.since(received_at);
+        Some(TcpInfo { silence: later, since_sent: info.since_sent.map(|since| since + later), ..info })
     }
 }
 
@@ -123,6 +130,7 @@ impl Connection {
     /// Its state at `now`.
     pub(super) fn info(&self, now: Instant) -> TcpInfo {
         let flight = self.snd.flight();
+        let arrived_sent_at = self.rack_segment.xmit_ts;
         TcpInfo {
             local: self.flow.local,
             remote: self.flow.remote,
@@ -155,6 +163,7 @@ impl Connection {
             unsent_len: self.send.len.saturating_sub(flight),
             unread_len: self.rcv.in_order_len,
             silence: now.since(self.clock.last_received_at),
+            since_sent: (arrived_sent_at != Instant::ZERO).then(|| now.since(arrived_sent_at)),
             bytes_sent: self.bytes_sent(),
             bytes_acked: self.bytes_acked(),
             bytes_received: self.tally.bytes_received,

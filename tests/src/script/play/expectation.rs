@@ -188,6 +188,7 @@ fn info(info: &TcpInfo, name: &str) -> Result<i64, String> {
         "unsent_len" => info.unsent_len.into(),
         "unread_len" => info.unread_len.into(),
         "silence" => us(info.silence),
+        "since_sent" => us(info.since_sent.unwrap_or_default()),
         "bytes_sent" => info.bytes_sent as i64,
         "bytes_acked" => info.bytes_acked as i64,
         "bytes_received" => info.bytes_received as i64,
