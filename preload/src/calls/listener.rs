@@ -148,8 +148,9 @@ pub(super) fn take_up_idle(file: FileId) {
 /// The reason of a socket that this process shares with another one.
 pub(super) const ELSEWHERE: &str = "another process has its port, and no broker passes frames on to both";
 
-/// The reason of a listener whose port another thread of this process, or another process, has, by `SO_REUSEPORT`, and
-/// of a receiver whose address another one has. A shared one at all addresses has its groups alone.
+/// The reason of a listener whose port another thread of this process, or another process, has, by
+/// `SO_REUSEPORT`, and of a receiver whose address another one has. A shared one at all addresses
+/// has its groups alone.
 pub(super) const ANOTHER_ENGINE: &str =
     "another engine of this program, or another process, has its port, and no broker passes frames on to both";
 

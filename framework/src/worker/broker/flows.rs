@@ -87,9 +87,9 @@ pub(super) enum Sharing {
     /// None: a frame goes to one queue.
     #[default]
     Nothing,
-    /// The TCP port of a server between the engines of one process: the NIC steers none, and spreads
-    /// its connections over the queues of all, by a hash of both ends. Two processes do not share it, because one
-    /// that stops listening would reset who calls by its queue.
+    /// The TCP port of a server between the engines of one process: the NIC steers none, and
+    /// spreads its connections over the queues of all, by a hash of both ends. Two processes do not
+    /// share it, because one that stops listening would reset who calls by its queue.
     Listeners,
     /// The same flow to a group: the NIC copies its frames to the queues of all who have it. Of two
     /// different ones that overlap it would take one alone.

@@ -305,8 +305,8 @@ impl LivePort {
     }
 
     /// Whether the ports of several queues may listen at one TCP port, each for the connections
-    /// whose frames come to its queue. Not where the NIC has rules: the port's brings all of them to
-    /// one queue, and would have to leave when a second one listens, under live connections.
+    /// whose frames come to its queue. Not where the NIC has rules: the port's brings all of them
+    /// to one queue, and would have to leave when a second one listens, under live connections.
     pub fn shares_listeners(&self) -> bool {
         let driver = driver(self.device.inner());
         self.hands_over() || (driver.spreads_by_connection() && driver.why_unsteered().is_some())
