@@ -35,7 +35,7 @@ impl Cursor {
         let Intent::New { id, symbol, instrument, side, is_short, qty, price, strategy, instructions } = *intent else {
             return self.append_entry(memory, intent, stamp);
         };
-        if instructions.quantities() != (0, 0) {
+        if instructions.quantities() != (0, 0) || instructions.peg_offset != 0 {
             return self.append_entry(memory, intent, stamp);
         }
         let (side, qty, price) = (u64::from(side_byte(side, is_short)), u64::from(qty), price.0 as u64);

@@ -371,13 +371,16 @@ fn decode_intent(kind: u16, from: &mut Reader<'_>) -> Option<Intent> {
     })
 }
 
-/// Nothing of an order that says nothing, as in a journal of version 2; the quantities where it has
-/// some.
+/// Nothing of an order that says nothing, as in a journal of version 2; the offset of a peg and the
+/// quantities where it has some.
 fn encode_instructions(instructions: &Instructions, out: &mut Writer) {
     if instructions.is_plain() {
         return;
     }
     out.put([instructions.code()]);
+    if instructions.peg_offset != 0 {
+        out.put(instructions.peg_offset.to_le_bytes());
+    }
     let (min_qty, shown) = instructions.quantities();
     if (min_qty, shown) != (0, 0) {
         out.put(min_qty.to_le_bytes());
@@ -390,8 +393,9 @@ fn decode_instructions(from: &mut Reader<'_>) -> Option<Instructions> {
         return Some(Instructions::PLAIN);
     }
     let code = from.u8()?;
+    let peg_offset = if Instructions::has_offset(code) { i32::from_le_bytes(from.take()?) } else { 0 };
     let quantities = if from.0.is_empty() { None } else { Some((from.u32()?, from.u32()?)) };
-    let instructions = Instructions::from_code(code, quantities.unwrap_or_default())?;
+    let instructions = Instructions::from_code(code, quantities.unwrap_or_default(), peg_offset)?;
     // What says nothing is left out.
     (quantities != Some((0, 0)) && !instructions.is_plain()).then_some(instructions)
 }

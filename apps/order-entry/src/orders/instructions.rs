@@ -61,6 +61,8 @@ pub struct Instructions {
     pub min_qty: u32,
     /// How much of it the book shows.
     pub display: Display,
+    /// Of a peg: what is added to the price that it follows, four decimals, with its sign.
+    pub peg_offset: i32,
 }
 
 /// A field of an order that a request or a protocol has no use for.
@@ -76,6 +78,8 @@ pub enum OrderField {
     MinQuantity,
     /// [`Instructions::display`].
     Display,
+    /// [`Instructions::peg_offset`].
+    PegOffset,
 }
 
 impl fmt::Display for OrderField {
@@ -87,6 +91,7 @@ impl fmt::Display for OrderField {
             Self::PostOnly => "post-only",
             Self::MinQuantity => "minimum quantity",
             Self::Display => "display",
+            Self::PegOffset => "peg offset",
         })
     }
 }
@@ -100,6 +105,7 @@ pub(crate) struct Vocabulary {
     pub(crate) has_min_qty: bool,
     pub(crate) has_hidden: bool,
     pub(crate) has_reserve: bool,
+    pub(crate) has_peg_offset: bool,
 }
 
 impl Vocabulary {
@@ -120,6 +126,7 @@ impl Vocabulary {
             (OrderField::PostOnly, said.is_post_only && !self.has_post_only),
             (OrderField::MinQuantity, said.min_qty > 0 && !self.has_min_qty),
             (OrderField::Display, !has_display),
+            (OrderField::PegOffset, said.peg_offset != 0 && !self.has_peg_offset),
         ];
         lacks.into_iter().find_map(|(field, is_lacking)| is_lacking.then_some(field))
     }
@@ -133,6 +140,7 @@ impl Instructions {
         is_post_only: false,
         min_qty: 0,
         display: Display::All,
+        peg_offset: 0,
     };
     /// Those of a limit order that trades at once or never.
     pub const IMMEDIATE_OR_CANCEL: Self = Self { time_in_force: TimeInForce::ImmediateOrCancel, ..Self::PLAIN };
@@ -140,7 +148,7 @@ impl Instructions {
     /// Whether they are the default.
     #[inline]
     pub const fn is_plain(&self) -> bool {
-        self.code() == 0 && matches!(self.quantities(), (0, 0))
+        self.code() == 0 && matches!(self.quantities(), (0, 0)) && self.peg_offset == 0
     }
 
     /// Whether the order's price is the venue's to move, so that one that it states says nothing of
@@ -164,17 +172,22 @@ impl Instructions {
         if self.min_qty > qty {
             return Some(OrderField::MinQuantity);
         }
-        is_misfit.then_some(OrderField::Display)
+        if is_misfit {
+            return Some(OrderField::Display);
+        }
+        let is_peg = !matches!(self.order_type, OrderType::Limit | OrderType::Market);
+        (self.peg_offset != 0 && !is_peg).then_some(OrderField::PegOffset)
     }
 
-    /// All but the quantities in one byte; 0 for the default.
+    /// All but the quantities and the offset in one byte; 0 for the default.
     pub(crate) const fn code(&self) -> u8 {
         let display = match self.display {
             Display::Hidden => HIDDEN,
             Display::All | Display::Shares(_) => 0,
         };
         let post_only = if self.is_post_only { POST_ONLY } else { 0 };
-        self.order_type as u8 | (self.time_in_force as u8) << 3 | post_only | display
+        let order_type = self.order_type as u8 + if self.peg_offset != 0 { WITH_OFFSET } else { 0 };
+        order_type | (self.time_in_force as u8) << 3 | post_only | display
     }
 
     /// The quantities: the least of a fill, and those that are shown at once; 0 for none.
@@ -186,9 +199,17 @@ impl Instructions {
         (self.min_qty, shown)
     }
 
-    /// What [`Instructions::code`] and [`Instructions::quantities`] say; `None` where they say what
-    /// this program does not know.
-    pub(crate) fn from_code(code: u8, (min_qty, shown): (u32, u32)) -> Option<Self> {
+    /// Whether an offset belongs to a code.
+    pub(crate) const fn has_offset(code: u8) -> bool {
+        code & 7 >= ORDER_TYPES.len() as u8
+    }
+
+    /// What [`Instructions::code`], [`Instructions::quantities`] and the offset say; `None` where
+    /// they say what this program does not know.
+    pub(crate) fn from_code(code: u8, (min_qty, shown): (u32, u32), peg_offset: i32) -> Option<Self> {
+        if Self::has_offset(code) != (peg_offset != 0) {
+            return None;
+        }
         let display = match (code & HIDDEN != 0, shown) {
             (true, 0) => Display::Hidden,
             (true, _) => return None,
@@ -196,14 +217,18 @@ impl Instructions {
             (false, shares) => Display::Shares(shares),
         };
         Some(Self {
-            order_type: *ORDER_TYPES.get(usize::from(code & 7))?,
+            order_type: *ORDER_TYPES.get(usize::from((code & 7) - if peg_offset != 0 { WITH_OFFSET } else { 0 }))?,
             time_in_force: *TIMES_IN_FORCE.get(usize::from(code >> 3 & 7))?,
             is_post_only: code & POST_ONLY != 0,
             min_qty,
             display,
+            peg_offset,
         })
     }
 }
+
+/// From the number of a peg to that of one with an offset: the three pegs are the last types.
+const WITH_OFFSET: u8 = 3;
 
 const POST_ONLY: u8 = 1 << 6;
 const HIDDEN: u8 = 1 << 7;
@@ -231,8 +256,12 @@ mod tests {
             for time_in_force in TIMES_IN_FORCE {
                 for display in [Display::All, Display::Hidden, Display::Shares(7)] {
                     for (is_post_only, min_qty) in [(false, 0), (true, 5)] {
-                        let said = Instructions { order_type, time_in_force, is_post_only, min_qty, display };
-                        assert_eq!(Instructions::from_code(said.code(), said.quantities()), Some(said));
+                        let said =
+                            Instructions { order_type, time_in_force, is_post_only, min_qty, display, peg_offset: 0 };
+                        assert_eq!(
+                            Instructions::from_code(said.code(), said.quantities(), said.peg_offset),
+                            Some(said)
+                        );
                     }
                 }
             }
@@ -241,9 +270,9 @@ mod tests {
 
     #[test]
     fn code_of_another_program_is_none() {
-        assert_eq!(Instructions::from_code(5, (0, 0)), None);
-        assert_eq!(Instructions::from_code(5 << 3, (0, 0)), None);
-        assert_eq!(Instructions::from_code(HIDDEN, (0, 1)), None);
+        assert_eq!(Instructions::from_code(5, (0, 0), 0), None);
+        assert_eq!(Instructions::from_code(5 << 3, (0, 0), 0), None);
+        assert_eq!(Instructions::from_code(HIDDEN, (0, 1), 0), None);
     }
 
     #[test]
@@ -261,6 +290,12 @@ mod tests {
             assert_eq!(contradiction(said), Some(OrderField::PostOnly), "{said:?}");
         }
         assert_eq!(contradiction(Instructions { min_qty: 101, ..plain }), Some(OrderField::MinQuantity));
+        let apart = Instructions { peg_offset: -1, ..plain };
+        assert_eq!(contradiction(Instructions { order_type: OrderType::PrimaryPeg, ..apart }), None);
+        for order_type in [OrderType::Limit, OrderType::Market] {
+            let said = Instructions { order_type, ..apart };
+            assert_eq!(contradiction(said), Some(OrderField::PegOffset), "a price of its own follows none");
+        }
         for shares in [0, 101] {
             let display = Display::Shares(shares);
             assert_eq!(contradiction(Instructions { display, ..plain }), Some(OrderField::Display));

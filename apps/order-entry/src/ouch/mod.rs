@@ -33,6 +33,7 @@ mod client42;
 mod codes;
 mod error;
 mod orders;
+mod port;
 mod reject;
 mod template;
 pub mod v42;
@@ -50,6 +51,7 @@ pub use codes::{
 };
 pub use error::OuchError;
 pub use orders::OuchOrders;
+pub use port::PortOptions;
 pub use reject::{RejectReason, RejectReason42};
 pub use template::OrderTemplate;
 

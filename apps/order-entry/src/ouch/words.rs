@@ -2,13 +2,14 @@
 
 use arrayvec::ArrayVec;
 
+use super::port::PortOptions;
 use super::v50::Field;
 use super::{CrossType, Display, MARKET_PRICE, PRICE_MAX, PostOnly, PriceType, QUANTITY_MAX};
 use crate::orders::{self, Instructions, OrderField, OrderType, TimeInForce, Vocabulary};
 use crate::session::{OrderTerms, SendError};
 
 /// Bytes of the options that an order of 5.0 may have: a length and a tag each, and the value.
-pub(super) const OPTIONS_LEN: usize = 6 + 6 + 3 + 3;
+pub(super) const OPTIONS_LEN: usize = 6 + 6 + 3 + 6 + 3 + PortOptions::LEN_MAX;
 
 const TIMES_IN_FORCE: &[TimeInForce] =
     &[TimeInForce::Day, TimeInForce::ImmediateOrCancel, TimeInForce::AtTheOpening, TimeInForce::AtTheClose];
@@ -27,12 +28,14 @@ const V50: Vocabulary = Vocabulary {
     has_min_qty: true,
     has_hidden: true,
     has_reserve: true,
+    has_peg_offset: true,
 };
 
 /// What 4.2 says.
 const V42: Vocabulary = Vocabulary {
     order_types: &[OrderType::Limit, OrderType::Market, OrderType::MidpointPeg],
     has_reserve: false,
+    has_peg_offset: false,
     ..V50
 };
 
@@ -105,8 +108,9 @@ pub(super) const fn display_42(instructions: &Instructions) -> Display {
     }
 }
 
-/// The options of 5.0. A replace says them again: what it does not say, the order has no more.
-pub(super) fn options(instructions: &Instructions) -> ArrayVec<Field<'static>, 8> {
+/// The options of 5.0, with those of the port behind the order's. A replace says them again: what
+/// it does not say, the order has no more.
+pub(super) fn options(instructions: &Instructions, of_port: &[Field<'static>]) -> ArrayVec<Field<'static>, 16> {
     let mut options = ArrayVec::new();
     let (min_qty, shown) = instructions.quantities();
     if min_qty > 0 {
@@ -122,9 +126,13 @@ pub(super) fn options(instructions: &Instructions) -> ArrayVec<Field<'static>, 8
         OrderType::MidpointPeg => Some(PriceType::MIDPOINT_PEG),
     };
     options.extend(peg.map(Field::PriceType));
+    if instructions.peg_offset != 0 {
+        options.push(Field::PegOffset(instructions.peg_offset.into()));
+    }
     if instructions.is_post_only {
         options.push(Field::PostOnly(PostOnly::POST_ONLY));
     }
+    options.extend(of_port.iter().copied());
     options
 }
 
@@ -160,9 +168,13 @@ mod tests {
         let reserve = Instructions { display: orders::Display::Shares(50), ..PLAIN };
         let primary = Instructions { order_type: OrderType::PrimaryPeg, ..PLAIN };
         let hidden = Instructions { display: orders::Display::Hidden, is_post_only: true, ..PLAIN };
-        for (instructions, field) in
-            [(reserve, OrderField::Display), (primary, OrderField::OrderType), (hidden, OrderField::PostOnly)]
-        {
+        let apart = Instructions { order_type: OrderType::MidpointPeg, peg_offset: 100, ..PLAIN };
+        for (instructions, field) in [
+            (reserve, OrderField::Display),
+            (primary, OrderField::OrderType),
+            (hidden, OrderField::PostOnly),
+            (apart, OrderField::PegOffset),
+        ] {
             assert_eq!(refused_50(instructions), None);
             assert_eq!(refused_42(instructions), Some(SendError::Field(field)));
         }
@@ -180,15 +192,19 @@ mod tests {
     #[test]
     fn options_say_what_the_fixed_part_does_not() {
         let display = orders::Display::Shares(40);
-        let said = Instructions { order_type: OrderType::MarketPeg, is_post_only: true, min_qty: 30, display, ..PLAIN };
+        let peg = Instructions { order_type: OrderType::MarketPeg, peg_offset: -100, ..PLAIN };
+        let said = Instructions { is_post_only: true, min_qty: 30, display, ..peg };
+        let of_port = [Field::GroupId(1.into())];
         let expected = [
             Field::MinQuantity(30.into()),
             Field::MaxFloor(40.into()),
             Field::PriceType(PriceType::MARKET_PEG),
+            Field::PegOffset((-100).into()),
             Field::PostOnly(PostOnly::POST_ONLY),
+            of_port[0],
         ];
-        assert_eq!(options(&said).as_slice(), expected);
-        assert_eq!(options(&PLAIN).as_slice(), []);
+        assert_eq!(options(&said, &of_port).as_slice(), expected);
+        assert_eq!(options(&PLAIN, &[]).as_slice(), []);
     }
 
     #[test]

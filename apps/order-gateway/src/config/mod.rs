@@ -4,6 +4,7 @@ mod drop_copy;
 mod ilink3;
 mod latency;
 mod mirror;
+mod ouch;
 mod quotes;
 mod recovery;
 mod venue;

@@ -42,6 +42,14 @@ fn user_that_is_too_long_is_named_with_line_and_column() {
 }
 
 #[test]
+fn options_of_a_port_are_keys_of_ouch50_alone() {
+    let text = GOOD.replace("[journal]", "[venue.ouch50]\nroute = \"SCAN\"\n\n[journal]");
+    assert!(matches!(parse::<Config>(&text, Config::check).unwrap().client(&[], 0), Some(VenueClient::Ouch(_))));
+    let (line, _, what) = place(&text.replace("protocol = \"ouch50\"", "protocol = \"ouch42\""));
+    assert_eq!((line, what.as_str()), (12, "ouch42 has no key `ouch50`"));
+}
+
+#[test]
 fn unknown_key_is_refused_where_it_stands() {
     let text = GOOD.replace("[journal]", "colour = 1\n\n[journal]");
     assert_eq!((place(&text).0, place(&text).1), (12, 1));

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::ilink3::Ilink3Section;
+use super::ouch::OuchSection;
 use super::{Problem, endpoint, optional_endpoint};
 
 /// HeartBtInt (108) where none is given: a dead line is found after 2.4 of it.
@@ -72,6 +73,7 @@ pub struct VenueConfig {
     capacity: Option<Spanned<CapacityWord>>,
     self_match: Option<Spanned<SelfMatchWord>>,
     ilink3: Option<Spanned<Ilink3Section>>,
+    ouch50: Option<Spanned<OuchSection>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -250,6 +252,12 @@ impl VenueConfig {
         let family = self.protocol.get_ref().family();
         if let Some(section) = self.ilink3.as_ref().filter(|_| family != Family::Ilink3) {
             return Err(self.stranger("ilink3", section));
+        }
+        if let Some(section) = &self.ouch50 {
+            match self.protocol.get_ref() {
+                Protocol::Ouch50 => section.get_ref().check()?,
+                _ => return Err(self.stranger("ouch50", section)),
+            }
         }
         if let Some(word) = self.self_match.as_ref().filter(|word| word.get_ref().boe().is_some())
             && !matches!(family, Family::Boe { .. })
@@ -453,7 +461,11 @@ impl VenueConfig {
                 let (config, capacity) = (ClientConfig::new(self.credentials()?), capacity?.ouch()?);
                 Some(match self.protocol.get_ref() {
                     Protocol::Ouch42 => VenueClient::Ouch42(Ouch42Client::new(config, firm, capacity, epoch_offset_ns)),
-                    _ => VenueClient::Ouch(OuchClient::new(config).of_firm(firm, capacity)),
+                    _ => {
+                        let client = OuchClient::new(config).of_firm(firm, capacity);
+                        let options = self.ouch50.as_ref().map(|section| section.get_ref().options());
+                        VenueClient::Ouch(client.with_options(&options.unwrap_or_default()))
+                    }
                 })
             }
             Family::Boe { has_operator } => self.boe_client(has_operator, capacity?.boe(has_operator)?),

@@ -439,6 +439,7 @@ fn order_of_version_2_says_its_instructions_in_optional_fields() {
         is_post_only: true,
         min_qty: 20,
         display: Display::Shares(30),
+        ..PLAIN
     };
     let wire = WireOrder { instructions, ..wire(1) };
     line.client.new_order(1, &wire).unwrap();

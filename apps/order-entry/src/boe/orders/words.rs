@@ -104,6 +104,7 @@ const FUTURES: Vocabulary = Vocabulary {
     has_min_qty: true,
     has_hidden: false,
     has_reserve: false,
+    has_peg_offset: false,
 };
 
 impl OrderWords for V2 {
@@ -120,9 +121,9 @@ impl OrderWords for V2 {
         ask(returns, v2::OrderAcknowledgment::KIND, &[FieldId::LeavesQuantity])
     }
 
-    /// All of them.
-    fn lacks(_instructions: &Instructions) -> Option<OrderField> {
-        None
+    /// All but the distance of a peg, a field that is not written here.
+    fn lacks(instructions: &Instructions) -> Option<OrderField> {
+        (instructions.peg_offset != 0).then_some(OrderField::PegOffset)
     }
 
     fn new_order(firm: &BoeFirm, wire: &WireOrder, out: &mut [u8]) -> Option<(u16, usize)> {

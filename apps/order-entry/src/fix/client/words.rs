@@ -1,5 +1,7 @@
 //! Orders that say more than the templates do, field by field.
 
+use market::Price;
+
 use super::venue::{digits, side};
 use crate::fix::codec::{Decimal, Precision, Writer};
 use crate::fix::orders::{HandlInst, NewOrderSingle, OrdType, ReplaceRequest, TimeInForce as FixTimeInForce, Utc};
@@ -37,7 +39,7 @@ impl Common {
             min_qty: said.min_qty,
             max_floor: said.max_floor,
             expire_time: None,
-            peg_offset: None,
+            peg_offset: said.peg_offset,
         };
         order.write(out);
         self.capacity(out);
@@ -65,7 +67,7 @@ impl Common {
             min_qty: said.min_qty,
             max_floor: said.max_floor,
             expire_time: None,
-            peg_offset: None,
+            peg_offset: said.peg_offset,
         };
         replace.write(out);
         self.capacity(out);
@@ -96,11 +98,12 @@ struct Said {
     time_in_force: FixTimeInForce,
     min_qty: Option<Decimal>,
     max_floor: Option<Decimal>,
+    peg_offset: Option<Decimal>,
 }
 
 impl Said {
     fn of(wire: &WireOrder) -> Self {
-        let Instructions { order_type, time_in_force, min_qty, display, .. } = wire.instructions;
+        let Instructions { order_type, time_in_force, min_qty, display, peg_offset, .. } = wire.instructions;
         let ord_type = match order_type {
             OrderType::Limit => OrdType::Limit,
             OrderType::Market => OrdType::Market,
@@ -124,6 +127,7 @@ impl Said {
                 Display::Hidden => Some(Decimal::whole(0)),
                 Display::Shares(shares) => Some(Decimal::whole(shares.into())),
             },
+            peg_offset: (peg_offset != 0).then(|| Decimal::from_price(Price(peg_offset.into()))),
         }
     }
 }

@@ -319,6 +319,7 @@ const VOCABULARY: Vocabulary = Vocabulary {
     has_min_qty: true,
     has_hidden: false,
     has_reserve: true,
+    has_peg_offset: false,
 };
 
 /// The first field that iLink 3 cannot say. A minimum is of an order that trades at once alone.

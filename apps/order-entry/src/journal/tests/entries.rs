@@ -79,6 +79,17 @@ pub(super) fn all() -> Vec<Entry> {
             ..Instructions::PLAIN
         }),
         with_instructions(Instructions {
+            order_type: OrderType::PrimaryPeg,
+            peg_offset: i32::MIN,
+            ..Instructions::PLAIN
+        }),
+        with_instructions(Instructions {
+            order_type: OrderType::MidpointPeg,
+            min_qty: 3,
+            peg_offset: 100,
+            ..Instructions::PLAIN
+        }),
+        with_instructions(Instructions {
             min_qty: 3,
             display: Display::Shares(4),
             ..Instructions::IMMEDIATE_OR_CANCEL
@@ -159,7 +170,7 @@ fn entry_that_is_cut_or_too_long_is_none() {
             Entry::Unblocked { .. } => *cut == 4,
             Entry::Strategy { .. } => *cut == 3,
             Entry::Refused { .. } => *cut == 21,
-            Entry::Intent(Intent::New { .. }) => matches!(*cut, 33 | 35 | 36),
+            Entry::Intent(Intent::New { .. }) => matches!(*cut, 33 | 35 | 36 | 40),
             _ => false,
         };
         for cut in (0..payload.len() - 1).filter(|cut| !is_whole(cut)) {

@@ -11,8 +11,9 @@ mod read;
 mod venue;
 
 use self::read::{Said, read};
+use super::port::PortFields;
 use super::v50::{AccountQuery, CancelOrder, EnterOrder, Field, ReplaceOrder};
-use super::{Account, Capacity};
+use super::{Account, Capacity, PortOptions};
 use crate::Text;
 use crate::journal::SessionMark;
 use crate::orders::{OrderRules, VenueMessage};
@@ -25,6 +26,7 @@ pub use error::OuchClientError;
 const OUT_LEN: usize = 64 * 1_024;
 /// Bytes of a message's options.
 const OPTIONS_MAX: usize = 64;
+const _: () = assert!(super::words::OPTIONS_LEN <= OPTIONS_MAX, "an order may say all of them");
 
 /// One account's session, over any number of connections, one after the other. Bytes to send wait
 /// in [`OuchClient::to_send`]. All memory, some 130 KiB, is allocated at construction.
@@ -42,6 +44,8 @@ pub struct OuchClient {
     resume: (SessionId, u64),
     firm: Text<4>,
     capacity: Capacity,
+    /// What each order says, and what each short sale says instead.
+    port: [PortFields; 2],
     /// The message behind the gap that was told before it.
     behind_gap: Option<SessionEvent>,
     unread: Unread,
@@ -61,6 +65,7 @@ impl OuchClient {
             resume: (SessionId::BLANK, 1),
             firm: Text::BLANK,
             capacity: Capacity::AGENCY,
+            port: Default::default(),
             behind_gap: None,
             unread: Unread::default(),
             out: vec![0; OUT_LEN].into_boxed_slice(),
@@ -72,6 +77,12 @@ impl OuchClient {
     /// mass cancels a venue refuses, as agent.
     pub const fn of_firm(mut self, firm: Text<4>, capacity: Capacity) -> Self {
         (self.firm, self.capacity) = (firm, capacity);
+        self
+    }
+
+    /// Says `options` with each order and replace. By default none.
+    pub fn with_options(mut self, options: &PortOptions) -> Self {
+        self.port = [false, true].map(|is_short| options.fields(is_short));
         self
     }
 

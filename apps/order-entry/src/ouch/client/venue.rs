@@ -109,7 +109,8 @@ impl VenueSession for OuchClient {
             cross_type: words::cross_type(instructions.time_in_force),
             ..EnterOrder::new(side, wire.symbol, time_in_force(wire))
         };
-        self.enter(now_ns, &order, &words::options(instructions)).map_err(|_| SendError::Room)
+        let options = words::options(instructions, &self.port[usize::from(wire.is_short)]);
+        self.enter(now_ns, &order, &options).map_err(|_| SendError::Room)
     }
 
     fn replace_order(&mut self, now_ns: u64, target: &WireTarget, wire: &WireOrder) -> Result<(), SendError> {
@@ -125,7 +126,8 @@ impl VenueSession for OuchClient {
             intermarket_sweep: YesNo::NO,
             cl_ord_id: Text::BLANK,
         };
-        self.replace(now_ns, &replace, &words::options(instructions)).map_err(|_| SendError::Room)
+        let options = words::options(instructions, &self.port[usize::from(wire.is_short)]);
+        self.replace(now_ns, &replace, &options).map_err(|_| SendError::Room)
     }
 
     fn cancel_order(&mut self, now_ns: u64, target: &WireTarget) -> Result<(), SendError> {

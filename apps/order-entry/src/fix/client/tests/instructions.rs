@@ -40,6 +40,7 @@ fn order_and_replace_say_each_instruction_in_each_version() {
         (typed(OrderType::MarketPeg), &["\x0140=P\x01", "\x0118=P\x01"]),
         (typed(OrderType::MidpointPeg), &["\x0140=P\x01", "\x0118=M\x01"]),
         (Instructions { is_post_only: true, ..typed(OrderType::MidpointPeg) }, &["\x0118=6 M\x01"]),
+        (Instructions { peg_offset: -100, ..typed(OrderType::MarketPeg) }, &["\x01211=-0.01\x01"]),
     ];
     for version in VERSIONS {
         for (instructions, fields) in rows {
