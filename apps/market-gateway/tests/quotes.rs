@@ -8,7 +8,8 @@ use clap::Parser;
 use feed_handler::SinkContext;
 use feed_handler::args::{Cli, Command};
 use market::event::{
-    Add, BookReset, Depth, DepthAction, EndOfEvent, Event, GroupStatus, Instrument, Liquidity, Numbered, Status,
+    Add, BookReset, Depth, DepthAction, EndOfEvent, Event, GroupStatus, Instrument, Liquidity, Numbered, Snapshot,
+    SnapshotEnd, Status,
 };
 use market::{Books, Capacity, DepthBooks, EventSink, Gap, Locate, OrderBooks, OrderRef, Price, Price9, Side, Symbol};
 use market_gateway::{GatewayCounts, RingSink};
@@ -156,6 +157,46 @@ fn quote_of_an_instrument_whose_group_is_halted_says_so_until_that_trades() {
     assert!(!turned(&mut channel));
     channel.apply(&[of_group(true)]);
     assert!(turned(&mut channel));
+}
+
+#[test]
+fn halt_of_a_snapshot_is_the_quotes_once_a_definition_names_the_group() {
+    let (group, symbol, at_ns) = (Symbol(*b"ES      "), SYMBOL, 0);
+    let status = |is_halted| {
+        let (locate, state) = (Locate::default(), 2);
+        let (is_halted, operational, follows_group) = (Some(is_halted), false, None);
+        Event::Status(Status { locate, state, is_halted, operational, follows_group, at_ns, symbol })
+    };
+    let begin = Snapshot { rpt_seq: 0, at_ns, symbol, last_seq: 0, total: 1, part: 1, parts: 1 };
+    let snapshot =
+        |is_halted| [Event::Snapshot(begin), status(is_halted), Event::SnapshotEnd(SnapshotEnd { at_ns, symbol })];
+    let mut channel = Channel::new(OrderBooks::new(Capacity { books: 1, orders: 4, levels: 4 }));
+    let turned = |channel: &mut Channel<OrderBooks>| {
+        channel.sink.turn(&channel.books, 0);
+        channel.quote().flags.contains(Flags::HALTED)
+    };
+    channel.apply(&[add(1, 100)]).apply(&snapshot(true)).apply(&[add(2, 101)]);
+    assert!(!turned(&mut channel), "nothing might end it");
+    let definition = Instrument {
+        depth: 0,
+        implied_depth: 0,
+        action: b'A',
+        total: 1,
+        at_ns,
+        symbol,
+        tick: Price9(1),
+        name: symbol,
+        group,
+    };
+    channel.apply(&[Event::Instrument(definition)]);
+    assert!(turned(&mut channel));
+    let trades = GroupStatus { state: 17, is_halted: Some(false), at_ns, group, symbol: Symbol::NONE };
+    channel.apply(&[Event::GroupStatus(trades)]);
+    assert!(!turned(&mut channel));
+    channel.apply(&snapshot(true));
+    assert!(turned(&mut channel));
+    channel.apply(&snapshot(false)).apply(&[status(true)]);
+    assert!(turned(&mut channel), "a status behind the snapshot is the instrument's own");
 }
 
 #[test]

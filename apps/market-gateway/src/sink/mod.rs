@@ -66,6 +66,8 @@ pub struct RingSink {
     image: Option<usize>,
     receive_ns: u64,
     is_stale: bool,
+    /// Between the begin and the end of a snapshot, whose state may be that of a group.
+    is_in_snapshot: bool,
     halts: Halts,
 }
 
@@ -135,6 +137,7 @@ impl RingSink {
             image: None,
             receive_ns: 0,
             is_stale: false,
+            is_in_snapshot: false,
             halts: Halts::new(instruments),
         }
     }
@@ -261,8 +264,10 @@ impl RingSink {
             Event::Replace(replace) if self.image.is_some() => {
                 books.order(replace.new).into_iter().for_each(|order| self.publish_resting(order));
             }
+            Event::Snapshot(_) => self.is_in_snapshot = true,
+            Event::SnapshotEnd(_) => self.is_in_snapshot = false,
             Event::Status(status) => self.status(status, books),
-            Event::GroupStatus(status) => self.group_status(status),
+            Event::GroupStatus(status) => self.group_status(status, books),
             Event::Instrument(instrument) => self.define(instrument, books),
             Event::EndOfEvent(_) => {
                 books.published().iter().for_each(|&book| self.quote(book, seq, exchange_ns, books));
@@ -315,21 +320,17 @@ impl RingSink {
     /// The venue halts an instrument, or each of the channel, or trades it again.
     #[cold]
     fn status(&mut self, status: &Status, books: &impl Books) {
-        if !self.take_states(|halts| halts.take(status)) {
-            return;
-        }
-        if status.symbol == Symbol::NONE {
-            self.marked = 0;
-        } else {
-            self.mark_instrument(status.symbol, books);
+        let of_snapshot = self.is_in_snapshot;
+        if self.take_states(|halts| if of_snapshot { halts.take_snapshot(status) } else { halts.take(status) }) {
+            self.mark_meant(status.symbol, books);
         }
     }
 
     /// The venue halts the instruments of a group, or trades them again.
     #[cold]
-    fn group_status(&mut self, status: &GroupStatus) {
+    fn group_status(&mut self, status: &GroupStatus, books: &impl Books) {
         if self.take_states(|halts| halts.take_group(status)) {
-            self.marked = 0;
+            self.mark_meant(status.symbol, books);
         }
     }
 
@@ -338,6 +339,16 @@ impl RingSink {
     fn define(&mut self, instrument: &Instrument, books: &impl Books) {
         if self.take_states(|halts| halts.define(instrument)) {
             self.mark_instrument(instrument.symbol, books);
+        }
+    }
+
+    /// One instrument alone, so that a replay of many books does not begin the marking anew with
+    /// each.
+    fn mark_meant(&mut self, symbol: Symbol, books: &impl Books) {
+        if symbol == Symbol::NONE {
+            self.marked = 0;
+        } else {
+            self.mark_instrument(symbol, books);
         }
     }
 
@@ -381,6 +392,7 @@ impl EventSink for RingSink {
 
     fn gap(&mut self, gap: Gap, _: &impl Books) {
         (self.is_stale, self.marked, self.image) = (true, 0, None);
+        self.halts.gap();
         self.shared.counts.add_gap();
         self.publish(gap.to, NOTHING, Flags::END_OF_EVENT.and(Flags::STALE).and(Flags::GAP_BEFORE));
     }

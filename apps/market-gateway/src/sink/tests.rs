@@ -342,3 +342,37 @@ fn halts_without_a_place_are_counted_by_name() {
     sink.status_again(&halted("B"), &books);
     assert_eq!((sink.shared.halts_refused.get(), sink.shared.counts.halts_refused()), (3, 3));
 }
+
+/// In a replay of many books each brings the states of its group again.
+#[test]
+fn state_of_a_group_for_one_instrument_leaves_the_marking_of_the_others_where_it_was() {
+    let mut feed = Feed::new();
+    let name = |number: usize| Symbol::new(&format!("S{number}")).unwrap();
+    let (locate, side, qty, at_ns, group) = (Locate(1), Side::Buy, 1, 0, Symbol::new("G").unwrap());
+    for number in 0..MARKED_PER_TURN + 1 {
+        let (order, price, symbol) = (OrderRef(number as u64), Price(1), name(number));
+        feed.live(Event::Add(Add { locate, side, qty, at_ns, order, price, symbol }));
+    }
+    let of_group = |is_halted, symbol| {
+        Event::GroupStatus(GroupStatus { state: 0, is_halted: Some(is_halted), at_ns, group, symbol })
+    };
+    feed.turn(TURN_NS);
+    feed.turn(TURN_NS);
+    let definition = Instrument {
+        depth: 0,
+        implied_depth: 0,
+        action: b'A',
+        total: 1,
+        at_ns,
+        symbol: name(0),
+        tick: market::Price9(1),
+        name: name(0),
+        group,
+    };
+    feed.live(Event::Instrument(definition));
+    let marked = feed.sink.marked;
+    feed.live(of_group(true, name(0)));
+    assert_eq!(feed.sink.marked, marked);
+    feed.live(of_group(false, Symbol::NONE));
+    assert_eq!(feed.sink.marked, 0, "it is about all");
+}

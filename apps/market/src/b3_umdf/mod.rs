@@ -6,13 +6,11 @@
 //! with their definitions. Prices have four decimals. A quantity has 32 bits in an event: one
 //! beyond 4,294,967,295 is shown as that.
 //!
-//! *Not read:* UMDF of before, in FAST; the phases of groups of instruments, so that a halt by one
-//! is not known (the state that B3 tells of an instrument is); states in the loop of snapshots; the
-//! legs, underlyings and texts of definitions; what statistics say (opening, closing and settlement
-//! prices, bands, imbalances, volumes), which only count in the numbers of their instrument; the
-//! firms of orders and trades; names of more than eight bytes, as many options have: their
-//! instruments are by number alone. Orders without a price (market orders of an auction) are in no
-//! book.
+//! *Not read:* UMDF of before, in FAST; states in the loop of snapshots; the legs, underlyings and
+//! texts of definitions; what statistics say (opening, closing and settlement prices, bands,
+//! imbalances, volumes), which only count in the numbers of their instrument; the firms of orders
+//! and trades; names of more than eight bytes, as many options have: their instruments are by
+//! number alone. Orders without a price (market orders of an auction) are in no book.
 
 mod decode;
 pub mod emit;

@@ -382,10 +382,8 @@ fn snapshot(message: Snapshot<'_>, each: &mut impl FnMut(&Event)) {
         parts: 1,
     }));
     if let Some(state) = root.trading_status() {
-        // It may be that of the group, whose end no status of the instrument tells: a halt by it
-        // would never end.
-        let is_halted = is_halted(state).filter(|&is_halted| !is_halted);
-        each(&state_of(symbol, state, is_halted, at_ns));
+        // It may be that of the group, whose end the group's next status tells.
+        each(&state_of(symbol, state, is_halted(state), at_ns));
     }
     for entry in message.entries {
         // Other entries are statistics.

@@ -6,10 +6,10 @@
 //! currencies have more than four: an event of MDP 3.0 is never rounded, and a book rounds only
 //! where it is asked for a [`crate::TopOfBook`].
 //!
-//! The state of an instrument is that of its SecurityStatus, and behind a snapshot that of the
-//! snapshot. One that CME tells of a whole product group, without an instrument, is no event of an
-//! instrument: a halt by it is not known here. As a snapshot does not say whose state it has, it
-//! ends a halt and begins none: what the group would end later would stay for ever.
+//! The state of an instrument is that of its SecurityStatus, or of one that CME tells of its whole
+//! product group ([`crate::event::GroupStatus`]), whichever is later, and behind a snapshot that of
+//! the snapshot. A snapshot does not say whose state it has: a halt by it may end with a status of
+//! the group, so that [`crate::Halts::take_snapshot`] begins it where the group is known.
 
 mod decode;
 pub mod emit;

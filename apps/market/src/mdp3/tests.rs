@@ -193,10 +193,10 @@ fn states_in_which_nothing_matches_are_halts_of_an_instrument_or_of_a_group() {
     assert_eq!(status(None, u8::MAX), None, "no state");
 }
 
-/// It may be the group's, whose end is no event of the instrument.
 #[test]
-fn state_of_a_snapshot_ends_a_halt_and_begins_none() {
-    for (trading_status, is_halted) in [(2, None), (4, None), (18, None), (26, None), (17, Some(false)), (20, None)] {
+fn state_of_a_snapshot_begins_a_halt_and_ends_one() {
+    let halts = [2, 4, 18, 26].map(|state| (state, Some(true)));
+    for (trading_status, is_halted) in halts.into_iter().chain([(17, Some(false)), (20, None)]) {
         let root = SnapshotRoot { security_id: 7.into(), trading_status, ..SnapshotRoot::NULL };
         let mut out = Vec::new();
         emit::snapshot(&root, &[], &mut out);
