@@ -1,8 +1,8 @@
 //! The corpus: small inputs that together reach all code that a target can reach, in
 //! `tests/corpus/<target>/`.
 //!
-//! `wirepath-fuzz-seeds` writes the seeds; a fuzzer adds what it finds, minimized
-//! (`cargo fuzz cmin`), and each input that has ever failed stays.
+//! `cargo run -p wirepath-tests --bin fuzz_seeds` writes the seeds; a fuzzer adds what it finds,
+//! minimized (`cargo fuzz cmin`), and each input that has ever failed stays.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};

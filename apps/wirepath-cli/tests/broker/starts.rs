@@ -73,7 +73,7 @@ fn rights_of_a_file_are_judged_for_the_user_who_is_to_run_it() {
 fn broker_that_lends_queues_is_none_to_share() {
     let Some(rig) = Rig::new("broker_that_lends_queues_is_none_to_share") else { return };
     let run = output(&rig, command_of_root(&rig.folder, &["--share"], &["true"]));
-    refused(&run, "is one program's and one engine's: start the broker with --forward");
+    refused(&run, "lends queues, of which each is one program's: start the broker with --forward");
 }
 
 #[test]
