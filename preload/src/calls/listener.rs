@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A listener with `SO_REUSEPORT` is on its own engine alone: such a program has one for each
-//! thread itself. So is each over a ConnectX, which brings the frames of a port to one engine.
+//! thread itself. So is each where the NIC steers, as a ConnectX does, because it brings the frames
+//! of a port to one engine.
 
 use core::ffi::c_int;
 use core::net::SocketAddrV4;

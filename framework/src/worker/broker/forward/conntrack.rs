@@ -17,9 +17,9 @@ pub(super) const OVER: Duration = Duration::from_secs(5);
 const HELD: Duration = Duration::from_secs(30);
 /// How long a connection without frames is remembered: longer than keepalive's two hours.
 const SILENT: Duration = Duration::from_secs(3 * 3_600);
-/// The client of connections whose client is gone, and that had sent its FIN or not taken them yet.
-/// Their peers' segments are dropped: another client of the port would answer with a reset, and a
-/// peer that has not read all data yet would lose it.
+/// Stands for a client that is gone, and had sent its FIN or not taken the connection yet. Segments
+/// of the peer are dropped: another client of the port would answer with a reset, and a peer that
+/// has not read all data yet would lose it.
 const GONE: ClientIdx = ClientIdx::MAX;
 /// The most connections of clients that are gone.
 const GONE_MAX: usize = 65_536;
